@@ -1,0 +1,34 @@
+"""What validation and lowering must ask of the world. `server/catalog.py` answers from real folders."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from .handles import FileIdentity, Role
+
+
+class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checkpoint file is, read from its header alone."""
+
+    file: FileIdentity
+    family: str
+    roles: frozenset[Role]
+    dtype: str
+
+
+class Catalog(Protocol):
+    """The files that a workflow may name."""
+
+    def choices(self, kind: str) -> tuple[str, ...]:
+        """Relative names that a combo offers; kind is `checkpoints` ... or `input` (pictures)."""
+        ...
+
+    def checkpoint(self, name: str) -> CheckpointInfo:
+        """Raises: ModelFileProblem: missing, truncated, needs unpickling, of no known family."""
+        ...
+
+    def picture(self, name: str) -> FileIdentity:
+        """A picture by its (possibly annotated) name. Raises: ModelFileProblem."""
+        ...

@@ -1,0 +1,41 @@
+"""Port types and what may connect to what. Names are ComfyUI's, so packs may add their own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+IMAGE: Final = "IMAGE"  # float32 [B, H, W, C], 0 to 1
+MASK: Final = "MASK"  # float32 [B, H, W], 0 to 1
+LATENT: Final = "LATENT"  # samples float32 [B, C, H/8, W/8], unscaled
+CONDITIONING: Final = "CONDITIONING"
+INT: Final = "INT"
+FLOAT: Final = "FLOAT"
+STRING: Final = "STRING"
+BOOLEAN: Final = "BOOLEAN"
+COMBO: Final = "COMBO"
+MODEL: Final = "MODEL"
+CLIP: Final = "CLIP"
+VAE: Final = "VAE"
+ANY: Final = "*"
+SAMPLER_STATE: Final = "SAMPLER_STATE"  # only inside a lowered Graph
+
+SCALARS: Final = frozenset({INT, FLOAT, STRING, BOOLEAN, COMBO})
+HANDLES: Final = frozenset({MODEL, CLIP, VAE})
+
+TypeSpec = str | list[object]  # a name, a comma union, or (old combos) the list of choices
+
+
+def connects(received: TypeSpec, declared: TypeSpec) -> bool:
+    """Whether an output of type `received` may feed an input declared as `declared`.
+
+    Source: spec comfyui-api/validation.md, section 4.
+    """
+    if received == declared or ANY in (received, declared):
+        return True
+    if isinstance(received, list):
+        return declared == COMBO
+    if isinstance(declared, list):
+        return False
+    given = {part.strip() for part in received.split(",")}
+    wanted = {part.strip() for part in declared.split(",")}
+    return bool(given & wanted) or ANY in given or ANY in wanted

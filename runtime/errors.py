@@ -1,0 +1,60 @@
+"""The error tree below `graph_import.errors.NodeloomError`.
+
+NodeloomError
+  ImportRejected        400  a prompt that can't be run           graph_import/errors.py
+  ModelFileProblem      400  a file that can't be used            graph_import/errors.py
+  GraphBroken                our bug, found by the verifier       graph_import/errors.py
+  SettingsProblem            a flag, variable or config key that makes no sense
+  AdmissionRejected     429  the queue is full
+  NodeFailed                 a node of a request failed
+    OutOfMemory              ... because a hard budget would be exceeded
+  Cancelled                  the request was interrupted
+  InputsLost                 a tensor is gone with its executor: run the producers again
+  InvariantBroken            our bug in the scheduler: tells the story, stops the process
+"""
+
+from __future__ import annotations
+
+from ..graph_import.errors import NodeloomError
+
+
+class SettingsProblem(NodeloomError):  # noqa: N818
+    """A setting is unknown, malformed or contradicts another."""
+
+    code = "settings_problem"
+
+
+class AdmissionRejected(NodeloomError):  # noqa: N818
+    """The server can't take another request now (HTTP 429)."""
+
+    code = "admission_rejected"
+
+
+class NodeFailed(NodeloomError):  # noqa: N818
+    """A node of a request failed; the request ends, others go on."""
+
+    code = "node_failed"
+
+
+class OutOfMemory(NodeFailed):
+    """A hard memory budget would be exceeded."""
+
+    code = "out_of_memory"
+
+
+class Cancelled(NodeloomError):  # noqa: N818
+    """The request was interrupted."""
+
+    code = "cancelled"
+
+
+class InputsLost(NodeloomError):  # noqa: N818
+    """A tensor that a node needs can't be fetched any more; `keys` in the details name them."""
+
+    code = "inputs_lost"
+
+
+class InvariantBroken(NodeloomError):  # noqa: N818
+    """The scheduler contradicts itself: our bug."""
+
+    code = "invariant_broken"

@@ -1,0 +1,192 @@
+"""Every message between coordinator and executors, and the refs that they carry.
+
+Encoded by `wire.py`. The coordinator never sees a tensor: a `TensorRef` says where one is. Tensors
+of up to `INLINE_BYTES` travel inside the ref. Source: architecture, sections 8 and 14.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..graph_import.handles import ModelKey, ModelRef, Scalar
+from ..graph_import.ir import NodeId, ParamValue
+from .ids import BatchId, ExecutorId, RequestId, TensorId
+
+PROTOCOL_VERSION: Final = 1
+INLINE_BYTES: Final = 4096
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+    """Base of everything on the wire; the tag is the class name."""
+
+
+class TensorKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which tensor: a reused id of a restarted executor never matches (incarnation)."""
+
+    executor: ExecutorId
+    incarnation: str
+    tensor_id: TensorId
+
+
+class TensorRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Stands for an immutable tensor.
+
+    `endpoint` is where its producer serves fetches; `inline` holds the bytes (C order, little
+    endian) of a small tensor, which then lives nowhere else.
+    """
+
+    key: TensorKey
+    endpoint: str
+    shape: tuple[int, ...]
+    dtype: str
+    inline: bytes | None = None
+
+
+class ScalarValue(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+    """An INT, FLOAT, STRING or BOOLEAN that a node gave."""
+
+    value: Scalar
+
+
+class TreeValue(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+    """A latent, a conditioning, a picture ...: `tree` (see `values.py`) with its tensors apart."""
+
+    tree: bytes
+    tensors: tuple[TensorRef, ...]
+
+
+ValueRef = ScalarValue | TreeValue
+
+
+class NodeInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One input of a call, by name."""
+
+    name: str
+    value: ValueRef
+    is_deferred: bool
+
+
+class NodeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One node of one request. `hidden` holds JSON texts that the request supplies."""
+
+    request_id: RequestId
+    node_id: NodeId
+    params: tuple[tuple[str, ParamValue], ...]
+    inputs: tuple[NodeInput, ...]
+    num_outputs: int
+    hidden: tuple[tuple[str, str], ...]
+
+
+class RunBatch(Message, frozen=True, kw_only=True):
+    """Coordinator -> executor: run these nodes of one op and one model together."""
+
+    batch_id: BatchId
+    op: str
+    model: ModelRef | None
+    calls: tuple[NodeCall, ...]
+
+
+class CancelBatch(Message, frozen=True, kw_only=True):
+    """Coordinator -> executor: nobody wants the batch any more; stop at the next boundary."""
+
+    batch_id: BatchId
+
+
+class ReleaseTensors(Message, frozen=True, kw_only=True):
+    """Coordinator -> executor: forget these tensors, own ones and fetched copies alike."""
+
+    keys: tuple[TensorKey, ...]
+
+
+class DropModels(Message, frozen=True, kw_only=True):
+    """Coordinator -> executor: unload every model once idle (ComfyUI's /free)."""
+
+
+class Shutdown(Message, frozen=True, kw_only=True):
+    """Coordinator -> executor: exit after the running batch is cancelled."""
+
+
+class Hello(Message, frozen=True, kw_only=True):
+    """Executor -> coordinator: first message of an incarnation."""
+
+    executor: ExecutorId
+    incarnation: str
+    protocol_version: int
+    pid: int
+    device: str
+    num_threads: int
+
+
+class Heartbeat(Message, frozen=True, kw_only=True):
+    """Executor -> coordinator: alive; sent by the I/O thread whatever the device does."""
+
+    executor: ExecutorId
+    incarnation: str
+    rss_bytes: int
+    held_bytes: int
+
+
+class ErrorReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An exception of a node, as clients are told of it. Input tensors are given as text."""
+
+    code: str
+    exception_type: str
+    message: str
+    traceback: tuple[str, ...]
+    current_inputs: dict[str, list[Scalar]]
+
+
+class CallDone(Message, frozen=True, kw_only=True):
+    """A call succeeded. `ui` is the JSON text of ComfyUI's ui dict; `preview` a JPEG file."""
+
+    outputs: tuple[ValueRef, ...]
+    ui: str | None
+    preview: bytes | None
+
+
+class CallFailed(Message, frozen=True, kw_only=True):
+    """A call raised."""
+
+    error: ErrorReport
+
+
+class CallLost(Message, frozen=True, kw_only=True):
+    """A call's inputs could not be fetched: their holder is gone or has dropped them."""
+
+    missing: tuple[TensorKey, ...]
+
+
+class CallCancelled(Message, frozen=True, kw_only=True):
+    """A call was stopped because its batch was cancelled."""
+
+
+CallResult = CallDone | CallFailed | CallLost | CallCancelled
+
+
+class ModelLoaded(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model was read from its file."""
+
+    key: ModelKey
+    seconds_s: float
+    num_bytes: int
+
+
+class BatchDone(Message, frozen=True, kw_only=True):
+    """Executor -> coordinator: one result per call, in order, and what became of the models.
+
+    `resident` is the whole table of loaded models (piggybacked, as in LegoDiffusion section 4.3).
+    """
+
+    executor: ExecutorId
+    incarnation: str
+    batch_id: BatchId
+    results: tuple[CallResult, ...]
+    resident: tuple[ModelKey, ...]
+    loaded: tuple[ModelLoaded, ...]
+    run_s: float
+
+
+ToExecutor = RunBatch | CancelBatch | ReleaseTensors | DropModels | Shutdown
+FromExecutor = Hello | Heartbeat | BatchDone

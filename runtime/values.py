@@ -1,0 +1,89 @@
+"""The values that go over edges, and how they fall apart into a small tree and tensors.
+
+IMAGE and MASK are bare tensors. Only executors import this module: it needs torch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import torch
+
+from ..graph_import.handles import Scalar
+from ..graph_import.sampling.base import SamplerState
+
+
+class Latent(msgspec.Struct, frozen=True, kw_only=True):
+    """samples: float32 [B, C, H/8, W/8], unscaled, as LATENT sockets carry them."""
+
+    samples: torch.Tensor
+
+
+class CondEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """cond: float32 [1, tokens, width]; pooled: float32 [1, width] or None."""
+
+    cond: torch.Tensor
+    pooled: torch.Tensor | None
+
+
+class Conditioning(msgspec.Struct, frozen=True, kw_only=True):
+    """What steers a denoiser: the entries are combined by `sampling/guidance.py`."""
+
+    entries: tuple[CondEntry, ...]
+
+
+class SamplingRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A request's sampling between two evaluations.
+
+    Args:
+        state: the sampler's own tensors, in the denoiser's scaled latent space.
+        generator: state of the request's own stream of sampler noise, uint8 [n].
+    """
+
+    state: SamplerState
+    generator: torch.Tensor
+
+
+TREE_TYPES: Final = (Latent, CondEntry, Conditioning, SamplerState, SamplingRun)
+Value = Scalar | torch.Tensor | Latent | Conditioning | SamplingRun
+_BY_NAME: Final = {cls.__name__: cls for cls in TREE_TYPES}
+
+
+def flatten(value: Value) -> tuple[bytes, list[torch.Tensor]]:
+    """Take the tensors out of `value`: (tree, tensors in the order that the tree numbers them).
+
+    Raises: TypeError: something inside is neither scalar, tensor, tuple nor a known struct.
+    """
+    tensors: list[torch.Tensor] = []
+
+    def walk(item: object) -> object:
+        if isinstance(item, torch.Tensor):
+            tensors.append(item)
+            return {"t": len(tensors) - 1}
+        if isinstance(item, tuple):
+            return {"l": [walk(part) for part in item]}
+        if isinstance(item, TREE_TYPES):
+            fields = {name: walk(getattr(item, name)) for name in item.__struct_fields__}
+            return {"s": type(item).__name__, "f": fields}
+        if item is None or isinstance(item, bool | int | float | str):
+            return item
+        raise TypeError(f"a value may not contain {type(item).__name__}")
+
+    tree = msgspec.msgpack.encode(walk(value))
+    return tree, tensors
+
+
+def unflatten(tree: bytes, tensors: list[torch.Tensor]) -> Value:
+    """The value that `flatten` took apart. Raises: KeyError, IndexError: it is not one."""
+
+    def build(item: object) -> object:
+        if not isinstance(item, dict):
+            return item
+        if "t" in item:
+            return tensors[item["t"]]
+        if "l" in item:
+            return tuple(build(part) for part in item["l"])
+        return _BY_NAME[item["s"]](**{name: build(part) for name, part in item["f"].items()})
+
+    return build(msgspec.msgpack.decode(tree))  # type: ignore[return-value]  # the root is a Value
