@@ -8,7 +8,7 @@ Source: LegoDiffusion (arXiv 2604.08123), section 4.1, Table 1 and Figure 6.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -54,8 +54,12 @@ class Model(ABC):
         """Declare inputs and outputs with `add_input` and `add_output`."""
 
     @abstractmethod
-    def load(self, device: str) -> None:
-        """Read the weights of `self.ref.key` onto `device`. Raises: ModelFileProblem."""
+    def load(self, device: str, check: Callable[[], None] = lambda: None) -> None:
+        """Read the weights of `self.ref.key` onto `device`.
+
+        `check`, called now and then, raises when nobody waits for the model any more.
+        Raises: ModelFileProblem.
+        """
 
     @abstractmethod
     def execute(self, **inputs: object) -> Mapping[str, object]:

@@ -17,6 +17,7 @@ MODEL: Final = "MODEL"
 CLIP: Final = "CLIP"
 VAE: Final = "VAE"
 ANY: Final = "*"
+MATCH_TYPE: Final = "COMFY_MATCHTYPE_V3"  # the editor checks these, the server lets any type pass
 SAMPLER_STATE: Final = "SAMPLER_STATE"  # only inside a lowered Graph
 
 SCALARS: Final = frozenset({INT, FLOAT, STRING, BOOLEAN, COMBO})
@@ -30,12 +31,25 @@ def connects(received: TypeSpec, declared: TypeSpec) -> bool:
 
     Source: spec comfyui-api/validation.md, section 4.
     """
-    if received == declared or ANY in (received, declared):
+    if received == declared or not {ANY, MATCH_TYPE}.isdisjoint(_names(received, declared)):
         return True
     if isinstance(received, list):
         return declared == COMBO
     if isinstance(declared, list):
         return False
-    given = {part.strip() for part in received.split(",")}
-    wanted = {part.strip() for part in declared.split(",")}
-    return bool(given & wanted) or ANY in given or ANY in wanted
+    given, wanted = union(received), union(declared)
+    return bool(given & wanted) or ANY in given | wanted
+
+
+def union(type_: str) -> frozenset[str]:
+    """The members of a comma union such as `INT,FLOAT`; a plain name is a union of one."""
+    return frozenset(part.strip() for part in type_.split(","))
+
+
+def takes_literals(type_: str) -> bool:
+    """Whether an input of `type_` may be given in the prompt itself, not only by a link."""
+    return not union(type_).isdisjoint(SCALARS | {ANY, MATCH_TYPE})
+
+
+def _names(*types: TypeSpec) -> set[str]:
+    return {type_ for type_ in types if isinstance(type_, str)}

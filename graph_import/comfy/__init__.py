@@ -1,1 +1,1 @@
-"""graph_import/comfy"""
+"""ComfyUI's prompts: reading, validating and lowering them."""

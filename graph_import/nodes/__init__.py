@@ -1,1 +1,1 @@
-"""graph_import/nodes"""
+"""Node classes: their schemas, and what they lower to."""

@@ -1,1 +1,1 @@
-"""graph_import/passes"""
+"""Graph to Graph: what no output needs goes, what is equal is shared."""

@@ -1,1 +1,1 @@
-"""graph_import/sampling"""
+"""The noise side of sampling, as arithmetic: sigma tables, sigma schedules, samplers."""

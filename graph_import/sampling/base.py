@@ -66,5 +66,5 @@ class Sampler(Protocol):
         sigmas: tuple[float, ...],
         noise: Noise,
     ) -> SamplerState:
-        """The state after `evaluation`, whose estimate of x0 is `denoised`; `state` is left as is."""
+        """The state after `evaluation`, whose estimate of x0 is `denoised`; `state` stays as is."""
         ...

@@ -1,1 +1,1 @@
-"""runtime/sampling"""
+"""Sampling on tensors: noise, latent formats, guidance, previews, weighted text."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from ...graph_import.handles import ModelKey
 from ...graph_import.ir import Graph, NodeId
 from ..ids import BatchId, ExecutorId, RequestId
-from ..protocol import CallResult, ErrorReport, ModelKey, ModelLoaded
+from ..protocol import CallResult, ErrorReport, ModelLoaded
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):

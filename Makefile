@@ -1,0 +1,46 @@
+# Needs python3 (3.11 or newer, with venv), a C++ compiler and make; everything else is installed into .venv,
+# at the versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALLED := $(VENV)/.installed
+ROOMS := server graph_import runtime cuda_ext web workflows
+export PIP_NO_INPUT := 1
+
+.PHONY: demo test check bench wheel-test clean .typing
+
+demo: $(INSTALLED)
+	$(BIN)/nodeloom demo
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+check: $(INSTALLED) .typing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy -p nodeloom
+	$(BIN)/python -m pytest -q tests/house
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/bench_overhead.py
+
+# Install afresh only when what is installed or compiled has changed; Python, JavaScript and data files are seen at once.
+$(INSTALLED): pyproject.toml constraints.txt cuda_ext/CMakeLists.txt $(wildcard cuda_ext/csrc/*)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --constraint constraints.txt cmake ninja pybind11 scikit-build-core
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	touch $@
+
+# A wheel, installed into an environment of its own and tried outside the checkout.
+wheel-test: $(INSTALLED)
+	$(BIN)/python .ci/wheel_test.py
+
+# Type checkers can't follow the mapping of the rooms to nodeloom.*: give mypy a folder that looks like the package.
+.typing:
+	mkdir -p .typing/nodeloom
+	printf '__version__: str\n' > .typing/nodeloom/__init__.pyi
+	for room in $(ROOMS); do ln -sfn ../../$$room .typing/nodeloom/$$room; done
+
+clean:
+	rm -rf build dist .typing .mypy_cache .pytest_cache .ruff_cache .hypothesis $(INSTALLED)

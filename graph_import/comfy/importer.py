@@ -1,0 +1,203 @@
+"""From the output nodes backwards: a validated prompt becomes a Graph.
+
+Constants are folded on the way, model handles stay symbolic. A node whose lowering needs a value
+that only running can tell is left pending; when the value is there the whole prompt is lowered
+again with it. Node ids do not depend on what is known, so what was lowered before comes out the
+same. Source: architecture, sections 4 and 14 ("Growth").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..builder import GraphBuilder
+from ..catalog import Catalog
+from ..errors import GraphBroken, ImportProblem
+from ..handles import Scalar
+from ..ir import Edge, Graph, Member, NodeId, Pending
+from ..nodes.literals import InputRefused
+from ..nodes.lowering import Constant, KnownValues, Lowering, NeedsValue, Value
+from ..nodes.registry import Registry
+from ..passes.base import run_passes
+from ..passes.context import PassContext
+from .api_format import Link, Literal, PromptGraph, PromptNode
+from .pinned import PinnedCatalog
+from .problems import at_node, outputs_failed
+
+EdgeValues = Mapping[tuple[NodeId, int], Scalar]  # by (producer, port)
+
+
+class _Lowered(NamedTuple):
+    """A Graph, and the nodes that pending ones will be fed by."""
+
+    graph: Graph
+    wanted: frozenset[NodeId]
+
+
+def lower(
+    prompt: PromptGraph,
+    roots: tuple[str, ...],
+    registry: Registry,
+    catalog: Catalog,
+    known: EdgeValues | None = None,
+) -> Graph:
+    """The Graph of a validated prompt, before any pass.
+
+    Args:
+        roots: valid output nodes.
+        known: values that node outputs turned out to have: they let pending nodes be lowered.
+    Raises: ImportRejected: a folded or known value is out of range, a file is gone, or the graph
+        is too large.
+    """
+    values = KnownValues(by_edge=known or {})
+    return _Importer(prompt, registry, catalog, values).run(roots).graph
+
+
+def import_prompt(
+    prompt: PromptGraph, roots: tuple[str, ...], registry: Registry, catalog: Catalog
+) -> Graph:
+    """`lower`, then all passes. Raises: ImportRejected; GraphBroken: our bug."""
+    lowered = _Importer(prompt, registry, catalog, KnownValues()).run(roots)
+    return run_passes(lowered.graph, PassContext(wanted=lowered.wanted))
+
+
+def grow(
+    graph: Graph,
+    prompt: PromptGraph,
+    roots: tuple[str, ...],
+    registry: Registry,
+    catalog: Catalog,
+    known: EdgeValues,
+) -> Graph:
+    """`graph` with what can be lowered now that `known` holds more values (all that are known).
+
+    Every node of `graph` is in the new one, unchanged. Raises: ImportRejected: a known value makes
+    no sense where it is used; GraphBroken: our bug.
+    """
+    old_nodes = graph.by_id()
+    if strange := {node_id for node_id, _ in known} - old_nodes.keys():
+        raise GraphBroken(f"values are known of {sorted(strange)}, which are no nodes")
+    by_content = {(old_nodes[n].signature, port): value for (n, port), value in known.items()}
+    values = KnownValues(by_content=by_content)
+    lowered = _Importer(prompt, registry, PinnedCatalog(catalog, graph), values).run(roots)
+    keep = frozenset(old_nodes)
+    grown = run_passes(lowered.graph, PassContext(wanted=lowered.wanted, keep=keep))
+    new_nodes = grown.by_id()
+    for node in graph.nodes:
+        if new_nodes.get(node.id) != node:
+            raise GraphBroken(f"node {node.id!r} changed while the graph grew", node_id=node.id)
+    return grown
+
+
+@dataclass(slots=True)
+class _Importer:
+    """One prompt being lowered. `outputs` of a pending or refused node are absent."""
+
+    prompt: PromptGraph
+    registry: Registry
+    catalog: Catalog
+    known: KnownValues
+    builder: GraphBuilder = field(default_factory=GraphBuilder)
+    outputs: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    wanted: set[NodeId] = field(default_factory=set)
+    problems: list[ImportProblem] = field(default_factory=list)
+
+    def run(self, roots: tuple[str, ...]) -> _Lowered:
+        for node_id in _upstream_first(self.prompt, roots, self.registry):
+            node = self.prompt.nodes[node_id]
+            nodes = self._lower(node)
+            is_output = node_id in roots
+            self.builder.add_member(
+                Member(
+                    node_id=node_id,
+                    class_type=node.class_type,
+                    nodes=nodes,
+                    is_output=is_output,
+                )
+            )
+            for dag_node in nodes if is_output else ():
+                self.builder.add_sink(dag_node)
+        if self.problems:
+            erring = [problem.node_id for problem in self.problems]
+            raise outputs_failed(self.problems, erring, dict.fromkeys(erring, roots))
+        return _Lowered(self.builder.build(), frozenset(self.wanted))
+
+    def _lower(self, node: PromptNode) -> tuple[NodeId, ...]:
+        """Add the node's DAG nodes, or note it as pending; its outputs become known or not."""
+        cls = self.registry[node.class_type]
+        inputs, is_waiting = self._inputs(node)
+        if is_waiting:
+            self._leave_pending(node, (), inputs)
+            return ()
+        lowering = Lowering(
+            node_id=node.id,
+            schema=cls.schema,
+            inputs=inputs,
+            known=self.known,
+            catalog=self.catalog,
+            builder=self.builder,
+        )
+        try:
+            self.outputs[node.id] = cls.lower(lowering)
+        except NeedsValue as needs:
+            if lowering.nodes:
+                raise GraphBroken(f"{node.id!r} was half lowered", node_id=node.id) from needs
+            self._leave_pending(node, needs.edges, inputs)
+        except InputRefused as refused:
+            self.problems.append(at_node(node, refused.complaint))
+        return tuple(lowering.nodes)
+
+    def _inputs(self, node: PromptNode) -> tuple[dict[str, Value], bool]:
+        """The values on the declared inputs, and whether some come from a pending node."""
+        values: dict[str, Value] = {}
+        is_waiting = False
+        for name, given in _declared(node, self.registry):
+            if isinstance(given, Literal):
+                values[name] = Constant(value=given.value)
+            elif given.node_id in self.outputs:
+                values[name] = self.outputs[given.node_id][given.slot]
+            else:
+                is_waiting = True
+        return values, is_waiting
+
+    def _leave_pending(
+        self, node: PromptNode, waits_for: tuple[Edge, ...], inputs: Mapping[str, Value]
+    ) -> None:
+        self.wanted.update(edge.source for edge in inputs.values() if isinstance(edge, Edge))
+        self.builder.add_pending(
+            Pending(id=NodeId(node.id), class_type=node.class_type, waits_for=waits_for)
+        )
+
+
+def _declared(node: PromptNode, registry: Registry) -> Iterator[tuple[str, Link | Literal]]:
+    """The inputs that the class declares, as given, in the class's order."""
+    given = node.inputs or {}
+    for spec in registry[node.class_type].schema.inputs:
+        match given.get(spec.name):
+            case (Link() | Literal()) as value:
+                yield spec.name, value
+
+
+def _upstream_first(prompt: PromptGraph, roots: tuple[str, ...], registry: Registry) -> list[str]:
+    """The nodes that `roots` need, producers before consumers; without recursion."""
+    order: dict[str, None] = {}
+    for root in roots:
+        path = {root: _sources(prompt, root, registry)}
+        while path:
+            node_id, sources = next(reversed(path.items()))
+            source = next((s for s in sources if s not in order), None)
+            if source is None:
+                order[node_id] = None
+                path.popitem()
+            elif source in path:
+                raise GraphBroken(f"{source!r} needs itself: the prompt was not validated")
+            else:
+                path[source] = _sources(prompt, source, registry)
+    return list(order)
+
+
+def _sources(prompt: PromptGraph, node_id: str, registry: Registry) -> Iterator[str]:
+    values = _declared(prompt.nodes[node_id], registry)
+    return (given.node_id for _, given in values if isinstance(given, Link))

@@ -1,0 +1,59 @@
+"""The families of diffusion models: what sampling must know of each, as plain numbers.
+
+A lowered node names its family ("sd15"); the numbers are looked up where they are used. Values of
+the latent formats: recorded from ComfyUI 0.8.0 (`latent_rgb.json` of the goldens).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+
+import msgspec
+
+from .sampling.model_sampling import DiscreteModelSampling, scaled_linear
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """One family's noise levels and latent format.
+
+    The denoiser's space is `(latent - shift_factor) * scale_factor`.
+
+    Args:
+        latent_rgb_factors: [latent_channels][3], a linear map from denoised latents (in the
+            denoiser's space) to red, green and blue in -1 to 1, for previews.
+        latent_rgb_bias: [3], added to it.
+    """
+
+    name: str
+    model_sampling: DiscreteModelSampling
+    latent_channels: int
+    scale_factor: float
+    shift_factor: float
+    latent_rgb_factors: tuple[tuple[float, float, float], ...]
+    latent_rgb_bias: tuple[float, float, float]
+
+
+@cache
+def _families() -> Mapping[str, Family]:
+    sd15 = Family(
+        name="sd15",
+        model_sampling=scaled_linear(beta_start=0.00085, beta_end=0.012, num_timesteps=1000),
+        latent_channels=4,
+        scale_factor=0.18215,
+        shift_factor=0.0,
+        latent_rgb_factors=(
+            (0.3512, 0.2297, 0.3227),
+            (0.325, 0.4974, 0.235),
+            (-0.2829, 0.1762, 0.2721),
+            (-0.212, -0.2616, -0.7177),
+        ),
+        latent_rgb_bias=(0.0, 0.0, 0.0),
+    )
+    return MappingProxyType({sd15.name: sd15})
+
+
+def family(name: str) -> Family:
+    """The family called `name`. Raises: KeyError: there is none."""
+    return _families()[name]

@@ -1,0 +1,208 @@
+"""What a node class sees while it is lowered: its inputs, and how to add DAG nodes.
+
+An input is a constant, a model handle or an edge. Only what shapes the DAG must be constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from ..builder import GraphBuilder
+from ..catalog import Catalog
+from ..errors import GraphBroken
+from ..handles import ModelRef, Scalar
+from ..ir import Edge, NodeId, Origin, ParamValue
+from ..types import FLOAT
+from .literals import Complaint, InputRefused, check_choice, check_range, convert, custom_failure
+from .op_table import OPS
+from .schema import NodeSchema
+
+MAX_GRAPH_NODES: Final = 50_000
+MAX_GRAPH_NUMBERS: Final = 5_000_000  # floats in tuples: every node carries its own on the wire
+
+
+class Constant(msgspec.Struct, frozen=True, kw_only=True):
+    """A value known when the prompt is lowered."""
+
+    value: Scalar
+
+
+class Handle(msgspec.Struct, frozen=True, kw_only=True):
+    """A model, symbolically."""
+
+    ref: ModelRef
+
+
+Value = Constant | Handle | Edge
+
+
+class NeedsValue(Exception):  # noqa: N818
+    """The node can't be lowered before the values on `edges` are known."""
+
+    def __init__(self, edges: tuple[Edge, ...]) -> None:
+        super().__init__(f"needs the values on {edges}")
+        self.edges = edges
+
+
+class KnownValues(msgspec.Struct, frozen=True, kw_only=True):
+    """Values that edges turned out to carry, by (producer, port).
+
+    `by_content` has them by the producer's signature: a twin of a node that ran has its values too,
+    although `passes/dedupe.py` left only one of them in the Graph.
+    """
+
+    by_edge: Mapping[tuple[NodeId, int], Scalar] = msgspec.field(default_factory=dict)
+    by_content: Mapping[tuple[str, int], Scalar] = msgspec.field(default_factory=dict)
+
+
+def dag_id(node_id: str, part: str | None = None) -> NodeId:
+    """The DAG node of a ComfyUI node, or of a part of one: `3`, `3/begin`.
+
+    A slash in the client's id is doubled, so that no id of one can be a part of another.
+    """
+    whole = node_id.replace("/", "//")
+    return NodeId(whole if part is None else f"{whole}/{part}")
+
+
+@dataclass(slots=True)
+class Lowering:
+    """One ComfyUI node on its way into the DAG.
+
+    `known` has values that edges turned out to carry; only `constant` and what stands on it look at
+    them, so what is already lowered comes out the same when more is known.
+    """
+
+    node_id: str
+    schema: NodeSchema
+    inputs: Mapping[str, Value]
+    known: KnownValues
+    catalog: Catalog
+    builder: GraphBuilder
+    nodes: list[NodeId] = field(default_factory=list)
+
+    def require(self, *names: str) -> None:
+        """Ask for several constants at once. Raises: NeedsValue: with all edges not known yet."""
+        edges = [self.inputs[name] for name in names]
+        unknown = tuple(e for e in edges if isinstance(e, Edge) and not self._is_known(e))
+        if unknown:
+            raise NeedsValue(unknown)
+
+    def integer(self, name: str) -> int:
+        """The constant `name`, converted and in range. Raises: NeedsValue, InputRefused."""
+        return int(self._constant(name))
+
+    def number(self, name: str) -> float:
+        """The constant `name`, converted and in range. Raises: NeedsValue, InputRefused."""
+        return float(self._constant(name))
+
+    def text(self, name: str) -> str:
+        """The constant `name`, one of the fixed choices. Raises: NeedsValue, InputRefused."""
+        return str(self._constant(name))
+
+    def model(self, name: str) -> ModelRef:
+        """The model on `name`. Raises: InputRefused: something else is there."""
+        value = self.inputs[name]
+        if not isinstance(value, Handle):
+            raise self.refusal(name, f"a {self.schema.input(name).type} was expected")
+        return value.ref
+
+    def refusal(self, name: str, reason: str) -> InputRefused:
+        """The exception that refuses input `name`."""
+        return InputRefused(custom_failure(name, reason))
+
+    def add(
+        self,
+        op: str,
+        args: Mapping[str, Value | ParamValue],
+        *,
+        part: str | None = None,
+        model: ModelRef | None = None,
+        hidden: tuple[str, ...] = (),
+        value: int = 0,
+        max_value: int = 0,
+    ) -> tuple[Edge, ...]:
+        """Add a DAG node; constants among `args` become params. Returns an edge per output.
+
+        Raises: InputRefused: the graph grows over the limits.
+        """
+        spec = OPS[op]
+        params: dict[str, ParamValue] = {}
+        inputs: dict[str, Edge] = {}
+        for name, arg in args.items():
+            if isinstance(arg, Edge):
+                inputs[name] = arg
+            else:
+                params[name] = _param(arg, spec.args[name])
+        self._check_limits()
+        node_id = dag_id(self.node_id, part)
+        self.nodes.append(node_id)
+        origin = Origin(
+            node_id=self.node_id,
+            class_type=self.schema.class_type,
+            value=value,
+            max_value=max_value,
+        )
+        return self.builder.add(
+            node_id,
+            op,
+            model=model,
+            params=params,
+            inputs=inputs,
+            outputs=spec.outputs,
+            hidden=hidden,
+            origin=origin,
+        )
+
+    def _is_known(self, edge: Edge) -> bool:
+        return (edge.source, edge.port) in self.known.by_edge or (
+            (self.builder.signature(edge.source), edge.port) in self.known.by_content
+        )
+
+    def _known(self, edge: Edge) -> Scalar:
+        if (edge.source, edge.port) in self.known.by_edge:
+            return self.known.by_edge[edge.source, edge.port]
+        return self.known.by_content[self.builder.signature(edge.source), edge.port]
+
+    def _constant(self, name: str) -> Any:
+        self.require(name)
+        spec = self.schema.input(name)
+        match self.inputs[name]:
+            case Constant(value=value):
+                given = value
+            case Edge() as edge:
+                given = self._known(edge)
+            case Handle():
+                raise self.refusal(name, f"a {spec.type} was expected")
+        config = partial(spec.config, self.catalog)
+        converted = convert(spec, given, config)
+        check_range(spec, converted, config)
+        if isinstance(spec.choices, tuple):
+            check_choice(spec, converted, spec.choices, config)
+        return converted
+
+    def _check_limits(self) -> None:
+        num_nodes, num_numbers = self.builder.num_nodes, self.builder.num_numbers
+        if num_nodes < MAX_GRAPH_NODES and num_numbers < MAX_GRAPH_NUMBERS:
+            return
+        raise InputRefused(
+            Complaint(
+                type="prompt_too_large",
+                message="Prompt is too large",
+                details=f"it becomes more than {num_nodes} model calls with {num_numbers} sigmas",
+                extra_info={"max_nodes": MAX_GRAPH_NODES, "max_sigmas": MAX_GRAPH_NUMBERS},
+            )
+        )
+
+
+def _param(arg: Handle | Constant | ParamValue, type_: str) -> ParamValue:
+    if isinstance(arg, Handle):
+        raise GraphBroken(f"a model is given as a {type_}")
+    value = arg.value if isinstance(arg, Constant) else arg
+    if type_ == FLOAT and isinstance(value, int):
+        return float(value)
+    return value

@@ -1,0 +1,56 @@
+"""The node classes that there are, by class_type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ..catalog import Catalog
+from .base import NodeClass
+from .conditioning import CLIPTextEncode
+from .image import EmptyImage, GetImageSize, ImageScale, LoadImage, PreviewImage, SaveImage
+from .latent import EmptyLatentImage, VAEDecode, VAEEncode
+from .loaders import CheckpointLoaderSimple
+from .sampling import KSampler
+from .utility import PrimitiveBoolean, PrimitiveFloat, PrimitiveInt, PrimitiveString
+
+BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
+    KSampler,
+    CheckpointLoaderSimple,
+    CLIPTextEncode,
+    VAEDecode,
+    VAEEncode,
+    EmptyLatentImage,
+    SaveImage,
+    PreviewImage,
+    LoadImage,
+    ImageScale,
+    EmptyImage,
+    GetImageSize,
+    PrimitiveString,
+    PrimitiveInt,
+    PrimitiveFloat,
+    PrimitiveBoolean,
+)
+
+
+class Registry:
+    """class_type -> NodeClass."""
+
+    def __init__(self, classes: Iterable[type[NodeClass]] = BUILT_IN) -> None:
+        self._classes = {cls.schema.class_type: cls() for cls in classes}
+
+    def __contains__(self, class_type: str) -> bool:
+        return class_type in self._classes
+
+    def __getitem__(self, class_type: str) -> NodeClass:
+        """Raises: KeyError: no such class."""
+        return self._classes[class_type]
+
+    def object_info(self, catalog: Catalog, class_type: str | None = None) -> dict[str, object]:
+        """ComfyUI's description of all classes, or of one; an unknown one gives `{}`."""
+        if class_type is None:
+            wanted = list(self._classes)
+        else:
+            wanted = [name for name in self._classes if name == class_type]
+        return {name: self[name].schema.description(catalog) for name in wanted}

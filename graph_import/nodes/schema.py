@@ -1,0 +1,148 @@
+"""What a node class declares: inputs, outputs, names and flags, in ComfyUI's terms.
+
+Source: spec comfyui-api/api.md, section 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..catalog import Catalog
+from ..ir import Port
+from ..types import BOOLEAN, COMBO, FLOAT, INT, STRING, TypeSpec
+
+InputConfig = list[Any]  # [TYPE, OPTIONS], as ComfyUI's JSON has it
+
+
+class FileChoices(msgspec.Struct, frozen=True, kw_only=True):
+    """A combo's choices are the files of one kind, as they are when asked for."""
+
+    kind: str
+
+
+class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One declared input.
+
+    Args:
+        options: default, min, max ...; None: the class declares no options object at all.
+        choices: of a combo.
+        is_listed: a combo in the old form, whose type is shown as the list of choices.
+    """
+
+    name: str
+    type: str
+    options: Mapping[str, object] | None = None
+    choices: tuple[object, ...] | FileChoices | None = None
+    is_listed: bool = True
+    is_required: bool = True
+
+    def allowed(self, catalog: Catalog) -> tuple[object, ...] | None:
+        """A combo's choices now; None: this is no combo."""
+        match self.choices:
+            case FileChoices(kind=kind):
+                return catalog.choices(kind)
+            case fixed:
+                return fixed
+
+    def config(self, catalog: Catalog) -> InputConfig:
+        """`[TYPE, OPTIONS]`, options `{}` if there are none."""
+        options = dict(self.options or {})
+        allowed = self.allowed(catalog)
+        if allowed is None:
+            return [self.type, options]
+        if self.is_listed:
+            return [list(allowed), options]
+        return [self.type, {**options, "options": list(allowed)}]
+
+    def shown(self, catalog: Catalog) -> InputConfig:
+        """The config as object_info shows it: an options object that is not declared is absent."""
+        config = self.config(catalog)
+        return config if self.options is not None else config[:1]
+
+
+class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """A node class as clients see it. `is_v3` picks the richer form of its description."""
+
+    class_type: str
+    display_name: str
+    category: str
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[Port, ...]
+    hidden: Mapping[str, str] = msgspec.field(default_factory=dict)
+    python_module: str = "nodes"
+    is_output_node: bool = False
+    is_v3: bool = False
+
+    def input(self, name: str) -> InputSpec:
+        """The input called `name`. Raises: KeyError."""
+        return {spec.name: spec for spec in self.inputs}[name]
+
+    def description(self, catalog: Catalog) -> dict[str, object]:
+        """The class's entry in object_info."""
+        required = {s.name: s.shown(catalog) for s in self.inputs if s.is_required}
+        optional = {s.name: s.shown(catalog) for s in self.inputs if not s.is_required}
+        hidden = {n: [kind] if self.is_v3 else kind for n, kind in self.hidden.items()}
+        given: dict[str, dict[str, Any]] = {
+            "required": required,
+            "optional": optional,
+            "hidden": hidden,
+        }
+        inputs = {part: given[part] for part in given if given[part] or part == "required"}
+        no_texts = [None] * len(self.outputs)
+        extras = {"output_tooltips": no_texts, "output_matchtypes": None} if self.is_v3 else {}
+        flags = {"deprecated": False, "experimental": False, "api_node": False}
+        return {
+            "input": inputs,
+            "input_order": {part: list(names) for part, names in inputs.items()},
+            "output": [port.type for port in self.outputs],
+            "output_is_list": [False] * len(self.outputs),
+            "output_name": [port.name for port in self.outputs],
+            **extras,
+            "name": self.class_type,
+            "display_name": self.display_name,
+            "description": "",
+            "python_module": self.python_module,
+            "category": self.category,
+            "output_node": self.is_output_node,
+            **(flags if self.is_v3 else {}),
+        }
+
+
+def ports(**types: str) -> tuple[Port, ...]:
+    """Outputs by name."""
+    return tuple(Port(name=name, type=type_) for name, type_ in types.items())
+
+
+def socket(name: str, type_: TypeSpec, *, is_bare: bool = False) -> InputSpec:
+    """An input that only a link can feed. A bare one is shown without an options object."""
+    return InputSpec(name=name, type=str(type_), options=None if is_bare else {})
+
+
+def integer(name: str, **options: object) -> InputSpec:
+    """An INT."""
+    return InputSpec(name=name, type=INT, options=options)
+
+
+def number(name: str, **options: object) -> InputSpec:
+    """A FLOAT."""
+    return InputSpec(name=name, type=FLOAT, options=options)
+
+
+def text(name: str, **options: object) -> InputSpec:
+    """A STRING."""
+    return InputSpec(name=name, type=STRING, options=options)
+
+
+def switch(name: str, **options: object) -> InputSpec:
+    """A BOOLEAN."""
+    return InputSpec(name=name, type=BOOLEAN, options=options)
+
+
+def combo(
+    name: str, choices: tuple[object, ...] | FileChoices, options: Mapping[str, object] | None
+) -> InputSpec:
+    """A choice, in the old form that the core classes use."""
+    return InputSpec(name=name, type=COMBO, options=options, choices=choices)

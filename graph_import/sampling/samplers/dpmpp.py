@@ -1,0 +1,43 @@
+"""DPM-Solver++: multistep solvers of the ODE in terms of the denoised latents."""
+
+from __future__ import annotations
+
+import math
+
+from ..base import Array, Evaluation, Noise, SamplerState
+from .plans import one_per_step
+
+
+class Dpmpp2M:
+    """The second order multistep solver. The history is the last denoised latents.
+
+    Time is t = -log sigma. Source: DPM-Solver++ (arXiv 2211.01095), algorithm 2 (data prediction),
+    with alpha = 1.
+    """
+
+    name = "dpmpp_2m"
+
+    def plan(self, sigmas: tuple[float, ...]) -> tuple[Evaluation, ...]:
+        """One evaluation per step, at the step's first sigma."""
+        return one_per_step(sigmas)
+
+    def update(
+        self,
+        state: SamplerState,
+        denoised: Array,
+        evaluation: Evaluation,
+        sigmas: tuple[float, ...],
+        noise: Noise,
+    ) -> SamplerState:
+        """First order for the first step and the one to 0, second order else."""
+        step = evaluation.step
+        sigma, following = sigmas[step], sigmas[step + 1]
+        if following == 0.0:
+            return SamplerState(x=denoised)
+        estimate = denoised
+        if state.history:
+            width, last_width = math.log(sigma / following), math.log(sigmas[step - 1] / sigma)
+            weight = 0.5 * width / last_width
+            estimate = denoised * (1.0 + weight) - state.history[0] * weight
+        ratio = following / sigma
+        return SamplerState(x=state.x * ratio + estimate * (1.0 - ratio), history=(denoised,))

@@ -1,0 +1,156 @@
+"""Sigma schedules by ComfyUI's names: n steps give n+1 falling sigmas, the last 0.0.
+
+`ddim_uniform` may give more, `beta` fewer. All are plain floats, from a model's sigma table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from .beta_quantile import symmetric_beta_quantile
+from .model_sampling import DiscreteModelSampling
+
+MAX_SCHEDULE_STEPS: Final = 20_000  # a denoise near 0 asks for steps/denoise of them
+DISCARD_PENULTIMATE: Final = frozenset({"dpm_2", "dpm_2_ancestral", "uni_pc", "uni_pc_bh2"})
+FULL_DENOISE: Final = 0.9999
+
+KARRAS_RHO: Final = 7.0
+BETA_SHAPE: Final = 0.6
+LINEAR_QUADRATIC_THRESHOLD: Final = 0.025
+
+Schedule = Callable[[DiscreteModelSampling, int], list[float]]
+
+
+def _spaced(first: float, last: float, count: int) -> list[float]:
+    """`count` evenly spaced numbers from `first` to `last`; one alone is `first`."""
+    if count == 1:
+        return [first]
+    return [first + (last - first) * index / (count - 1) for index in range(count)]
+
+
+def simple(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+    """Every (table length / steps)-th entry of the table, from its top."""
+    size = len(sampling.sigmas)
+    return [sampling.sigmas[size - 1 - index * size // steps] for index in range(steps)] + [0.0]
+
+
+def sgm_uniform(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+    """Evenly spaced timesteps, stopping one spacing before the lowest; from SDXL's own sampler."""
+    timesteps = _spaced(len(sampling.sigmas) - 1, 0, steps + 1)[:-1]
+    return [sampling.sigma_at(timestep) for timestep in timesteps] + [0.0]
+
+
+def karras(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+    """Evenly spaced in sigma^(1/7). Source: Karras et al. (arXiv 2206.00364), equation 5."""
+    first = sampling.sigma_max ** (1.0 / KARRAS_RHO)
+    last = sampling.sigma_min ** (1.0 / KARRAS_RHO)
+    return [root**KARRAS_RHO for root in _spaced(first, last, steps)] + [0.0]
+
+
+def exponential(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+    """Evenly spaced in log sigma."""
+    first, last = math.log(sampling.sigma_max), math.log(sampling.sigma_min)
+    return [math.exp(log_sigma) for log_sigma in _spaced(first, last, steps)] + [0.0]
+
+
+def ddim_uniform(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+    """Every floor(table length / steps)-th entry from the second on. Source: DDIM (2010.02502)."""
+    stride = max(len(sampling.sigmas) // steps, 1)
+    return [*reversed(sampling.sigmas[1::stride]), 0.0]
+
+
+def beta(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+    """Entries at the quantiles of Beta(0.6, 0.6), repeats left out. Source: arXiv 2407.12173."""
+    top = len(sampling.sigmas) - 1
+    chosen: list[int] = []
+    for index in range(steps):
+        entry = round(symmetric_beta_quantile(1.0 - index / steps, BETA_SHAPE) * top)
+        if not chosen or entry != chosen[-1]:
+            chosen.append(entry)
+    return [sampling.sigmas[entry] for entry in chosen] + [0.0]
+
+
+def normal(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+    """Evenly spaced timesteps from the highest to the lowest."""
+    timesteps = _spaced(len(sampling.sigmas) - 1, 0, steps)
+    return [sampling.sigma_at(timestep) for timestep in timesteps] + [0.0]
+
+
+def linear_quadratic(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+    """Half of the steps remove the first 2.5 % evenly, the rest the remainder along a parabola.
+
+    The parabola goes on with the line's slope and ends at 0. Source: Movie Gen (arXiv 2410.13720),
+    section 3.4.2.
+    """
+    if steps == 1:
+        return [sampling.sigma_max, 0.0]
+    num_linear = steps // 2
+    num_curved = steps - num_linear
+    slope = LINEAR_QUADRATIC_THRESHOLD / num_linear
+    rest = 1.0 - LINEAR_QUADRATIC_THRESHOLD - slope * num_curved
+    sigmas: list[float] = []
+    for index in range(steps):
+        curved = max(index - num_linear, 0) / num_curved
+        sigmas.append(sampling.sigma_max * (1.0 - slope * index - rest * curved * curved))
+    return [*sigmas, 0.0]
+
+
+def kl_optimal(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+    """Evenly spaced in arctan sigma. Source: Align Your Steps (arXiv 2404.14507), theorem 3.1.
+
+    One step starts at sigma_max (ComfyUI divides by zero there).
+    """
+    first, last = math.atan(sampling.sigma_max), math.atan(sampling.sigma_min)
+    return [math.tan(angle) for angle in _spaced(first, last, steps)] + [0.0]
+
+
+SCHEDULES: Final[Mapping[str, Schedule]] = MappingProxyType(
+    {
+        "simple": simple,
+        "sgm_uniform": sgm_uniform,
+        "karras": karras,
+        "exponential": exponential,
+        "ddim_uniform": ddim_uniform,
+        "beta": beta,
+        "normal": normal,
+        "linear_quadratic": linear_quadratic,
+        "kl_optimal": kl_optimal,
+    }
+)
+SCHEDULE_NAMES: Final = tuple(SCHEDULES)  # in ComfyUI's order
+
+
+def ksampler_sigmas(
+    model_sampling: DiscreteModelSampling,
+    scheduler: str,
+    steps: int,
+    denoise: float,
+    sampler: str,
+) -> tuple[float, ...]:
+    """The sigmas that a KSampler hands to its sampler; () for a `denoise` of 0: nothing to do.
+
+    A `denoise` below 1 takes the last steps+1 sigmas of a schedule of steps/denoise steps. Samplers
+    that want no small last step get a schedule of one step more without its last but one sigma.
+
+    Raises: KeyError: no schedule is called `scheduler`. ValueError: `steps` is below 1, or
+    steps/denoise above MAX_SCHEDULE_STEPS.
+    """
+    schedule = SCHEDULES[scheduler]
+    if denoise <= 0.0:
+        return ()
+    total_steps = steps if denoise > FULL_DENOISE else int(min(steps / denoise, 1e9))
+    if not 1 <= steps <= total_steps <= MAX_SCHEDULE_STEPS:
+        raise ValueError(
+            f"steps {steps} at denoise {denoise} need a schedule of {total_steps} steps; "
+            f"1 to {MAX_SCHEDULE_STEPS} are possible"
+        )
+    if sampler in DISCARD_PENULTIMATE:
+        sigmas = schedule(model_sampling, total_steps + 1)
+        del sigmas[-2]
+    else:
+        sigmas = schedule(model_sampling, total_steps)
+    is_cut = denoise <= FULL_DENOISE
+    return tuple(sigmas[-(steps + 1) :] if is_cut else sigmas)

@@ -1,0 +1,170 @@
+"""Accepted requests and their results, in SQLite (WAL). Accepted means durable.
+
+All statements run on one thread of its own: the event loop never waits for a disk. A request is
+committed with `synchronous=FULL` before its client hears 200; what ended is kept up to a bound,
+oldest first out. Source: architecture, section 10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from ..ids import RequestId
+from .records import HistoryEntry, Submission
+
+MAX_ENDED: Final = 10_000
+SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS requests (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    request_id TEXT NOT NULL,
+    submission BLOB NOT NULL,
+    entry BLOB,
+    ended_seq INTEGER
+);
+CREATE INDEX IF NOT EXISTS requests_by_id ON requests (request_id);
+CREATE INDEX IF NOT EXISTS requests_by_end ON requests (ended_seq);
+"""
+
+T = TypeVar("T")
+
+
+class Store:
+    """The database of one server. Open it with `open`, end with `close`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._connection: sqlite3.Connection | None = None
+
+    async def open(self) -> None:
+        """Create or open the file. Raises: sqlite3.DatabaseError: it is not a database of ours."""
+        await self._run(self._open)
+
+    async def close(self) -> None:
+        """Finish what is queued and close the file."""
+        if self._connection is not None:
+            await self._run(self._connection.close)
+            self._connection = None
+        self._thread.shutdown()
+
+    async def accept(self, submission: Submission) -> None:
+        """Make a request durable."""
+        row = (submission.request_id, msgspec.json.encode(submission))
+        await self._run(
+            lambda: self._write("INSERT INTO requests (request_id, submission) VALUES (?, ?)", row)
+        )
+
+    async def finish(self, entry: HistoryEntry) -> None:
+        """Record how a request ended; an older entry under the same id goes."""
+        await self._run(lambda: self._finish(entry))
+
+    async def forget(self, request_ids: Sequence[RequestId]) -> None:
+        """Delete requests that never ran."""
+        await self._run(lambda: self._forget(request_ids))
+
+    async def unfinished(self) -> list[Submission]:
+        """What was accepted and not ended, in order of arrival."""
+        query = "SELECT submission FROM requests WHERE ended_seq IS NULL ORDER BY seq"
+        rows = await self._run(lambda: self._read(query, ()))
+        return [msgspec.json.decode(row[0], type=Submission) for row in rows]
+
+    async def entry(self, request_id: RequestId) -> HistoryEntry | None:
+        """The history entry under an id."""
+        query = "SELECT entry FROM requests WHERE request_id = ? AND ended_seq IS NOT NULL"
+        rows = await self._run(lambda: self._read(query, (request_id,)))
+        return msgspec.json.decode(rows[-1][0], type=HistoryEntry) if rows else None
+
+    async def entries(self, *, max_items: int | None, offset: int | None) -> list[HistoryEntry]:
+        """Ended requests, oldest first; see `GET /history` for what the bounds mean.
+
+        Source: spec comfyui-api/api.md, section 4.
+        """
+        rows = await self._run(lambda: self._entries(max_items, offset))
+        return [msgspec.json.decode(row[0], type=HistoryEntry) for row in rows]
+
+    async def delete_entries(self, request_ids: Sequence[RequestId] | None) -> None:
+        """Delete ended requests: these, or all of them."""
+        await self._run(lambda: self._delete_entries(request_ids))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise RuntimeError("the store is not open")
+        return self._connection
+
+    def _open(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self._path, check_same_thread=False, timeout=10.0)
+        self._path.chmod(0o600)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, SCHEMA_VERSION):
+            connection.close()
+            raise sqlite3.DatabaseError(f"{self._path}: written by another version ({version})")
+        with connection:
+            connection.executescript(_SCHEMA)
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        self._connection = connection
+
+    def _write(self, statement: str, parameters: tuple[object, ...]) -> None:
+        with self._db as db:
+            db.execute(statement, parameters)
+
+    def _read(self, query: str, parameters: tuple[object, ...]) -> list[tuple[bytes]]:
+        return self._db.execute(query, parameters).fetchall()
+
+    def _finish(self, entry: HistoryEntry) -> None:
+        request_id = entry.submission.request_id
+        with self._db as db:
+            db.execute(
+                "DELETE FROM requests WHERE request_id = ? AND ended_seq IS NOT NULL", (request_id,)
+            )
+            top = db.execute("SELECT COALESCE(MAX(ended_seq), 0) FROM requests").fetchone()[0]
+            db.execute(
+                "UPDATE requests SET entry = ?, ended_seq = ? WHERE request_id = ?",
+                (msgspec.json.encode(entry), top + 1, request_id),
+            )
+            db.execute(
+                "DELETE FROM requests WHERE ended_seq IS NOT NULL AND ended_seq <= ?",
+                (top + 1 - MAX_ENDED,),
+            )
+
+    def _forget(self, request_ids: Sequence[RequestId]) -> None:
+        with self._db as db:
+            db.executemany(
+                "DELETE FROM requests WHERE request_id = ? AND ended_seq IS NULL",
+                [(request_id,) for request_id in request_ids],
+            )
+
+    def _entries(self, max_items: int | None, offset: int | None) -> list[tuple[bytes]]:
+        if max_items is not None and max_items <= 0:
+            return []
+        ended = "SELECT entry FROM requests WHERE ended_seq IS NOT NULL ORDER BY ended_seq"
+        if offset is not None and offset >= 0:
+            limit = -1 if max_items is None else max_items
+            return self._read(f"{ended} LIMIT ? OFFSET ?", (limit, offset))
+        if max_items is None:
+            return self._read(ended, ())
+        return self._read(f"{ended} DESC LIMIT ?", (max_items,))[::-1]
+
+    def _delete_entries(self, request_ids: Sequence[RequestId] | None) -> None:
+        with self._db as db:
+            if request_ids is None:
+                db.execute("DELETE FROM requests WHERE ended_seq IS NOT NULL")
+                return
+            db.executemany(
+                "DELETE FROM requests WHERE request_id = ? AND ended_seq IS NOT NULL",
+                [(request_id,) for request_id in request_ids],
+            )

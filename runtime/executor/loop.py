@@ -1,0 +1,85 @@
+"""The executor's main thread: takes work from the inbox, runs it, has the I/O thread report it."""
+
+from __future__ import annotations
+
+import logging
+from queue import SimpleQueue
+from typing import assert_never
+
+import msgspec
+
+from ..errors import Cancelled
+from ..protocol import BatchDone, CallFailed, DropModels, ErrorReport, Shutdown
+from ..wire import WireProblem, encode
+from .batch_runner import BatchRunner
+from .io_thread import IoThread, Job, Work
+
+log = logging.getLogger(__name__)
+
+
+class ExecutorLoop:
+    """Runs batches one after another until it is stopped."""
+
+    def __init__(self, inbox: SimpleQueue[Work], runner: BatchRunner) -> None:
+        self._inbox = inbox
+        self._runner = runner
+        self._current: Job | None = None
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Cancel the running batch, skip the waiting ones, end `run`.
+
+        For any thread, and for signal handlers: `SimpleQueue.put` may interrupt itself.
+        """
+        self._is_stopping = True
+        current = self._current
+        if current is not None:
+            current.cancelled.set()
+        self._inbox.put(Shutdown())
+
+    def run(self, io: IoThread) -> None:
+        """Returns when stopped."""
+        while not self._is_stopping:
+            work = self._inbox.get()
+            match work:
+                case Job():
+                    self._run_job(work, io)
+                case DropModels():
+                    self._runner.drop_models()
+                case Shutdown():
+                    return
+                case _:
+                    assert_never(work)
+
+    def _run_job(self, job: Job, io: IoThread) -> None:
+        self._current = job
+        if self._is_stopping:  # looked at after `_current` is set, so that `stop` misses neither
+            job.cancelled.set()
+
+        def check_cancelled() -> None:
+            if job.cancelled.is_set():
+                raise Cancelled("the batch was cancelled")
+
+        done = self._runner.run(job.batch, check_cancelled)
+        self._current = None
+        log.debug(
+            "batch_done",
+            extra={"batch": done.batch_id, "op": job.batch.op, "run_s": done.run_s},
+        )
+        io.send(done.batch_id, self._encoded(done))
+
+    def _encoded(self, done: BatchDone) -> list[bytes]:
+        """The report's frames; one that is too large becomes the failure of its calls."""
+        try:
+            return encode(done)
+        except WireProblem as problem:
+            self._runner.discard(done)
+            report = ErrorReport(
+                code=problem.code,
+                exception_type=type(problem).__qualname__,
+                message=problem.message,
+                traceback=(),
+                current_inputs={},
+            )
+            failed = tuple(CallFailed(error=report) for _ in done.results)
+            return encode(msgspec.structs.replace(done, results=failed))

@@ -1,0 +1,285 @@
+"""Small SD1.5 checkpoints with random weights, in the original single-file layout.
+
+For demos, tests and benchmarks: real files of a real family that any machine can run. A value
+depends on the seed, its tensor's name and its place alone, so the bytes are the same everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from .headers import DENOISER_PREFIX, SD15_TEXT_PREFIX, VAE_PREFIX
+
+_CHUNK: Final = 1 << 22
+
+
+class UnetSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Base width, its multiple per level, resnets and transformers per level, width of the text."""
+
+    width: int
+    multiples: tuple[int, ...]
+    num_resnets: int
+    depths: tuple[int, ...]
+    context: int
+
+
+class VaeSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Base width, its multiple per level (each but the last halves the picture), resnets."""
+
+    width: int
+    multiples: tuple[int, ...]
+    num_resnets: int
+
+
+class TextSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Width, layers and inner width of CLIP's text transformer."""
+
+    width: int
+    num_layers: int
+    inner: int
+
+
+class Sd15Size(msgspec.Struct, frozen=True, kw_only=True):
+    """The sizes of a whole checkpoint."""
+
+    unet: UnetSize
+    vae: VaeSize
+    text: TextSize
+
+
+# 10 MB; a step at 64 by 64 pixels takes some milliseconds.
+TINY: Final = Sd15Size(
+    unet=UnetSize(width=32, multiples=(1, 2), num_resnets=1, depths=(1, 0), context=64),
+    vae=VaeSize(width=32, multiples=(1, 1, 2, 2), num_resnets=1),
+    text=TextSize(width=64, num_layers=2, inner=128),
+)
+# 75 MB; for benchmarks, whose steps must outweigh the way to the executor and back.
+SLOW: Final = Sd15Size(
+    unet=UnetSize(width=128, multiples=(1, 2, 2), num_resnets=1, depths=(1, 1, 0), context=64),
+    vae=TINY.vae,
+    text=TINY.text,
+)
+
+Tensors = dict[str, NDArray[Any]]
+
+
+def write_tiny_sd15(path: Path, *, seed: int = 0, size: Sd15Size = TINY) -> None:
+    """Write a checkpoint to `path`, whole or not at all."""
+    from safetensors.numpy import save_file
+
+    spec = Spec()
+    for prefix, part in (
+        (DENOISER_PREFIX, unet_spec(size.unet)),
+        (VAE_PREFIX, vae_spec(size.vae)),
+        (SD15_TEXT_PREFIX, text_spec(size.text)),
+    ):
+        spec.update({prefix + name: entry for name, entry in part.items()})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    os.close(handle)
+    try:
+        save_file(materialise(spec, seed), unfinished)
+        os.chmod(unfinished, 0o644)
+        os.replace(unfinished, path)
+    finally:
+        Path(unfinished).unlink(missing_ok=True)
+
+
+def materialise(spec: Spec, seed: int) -> Tensors:
+    """The tensors of a specification, float16."""
+    tensors: Tensors = {}
+    for name, (shape, centre, spread) in spec.items():
+        values = _uniform(name, math.prod(shape), seed)
+        values *= np.float32(spread)
+        values += np.float32(centre)
+        tensors[name] = values.astype(np.float16).reshape(shape)
+    return tensors
+
+
+def _uniform(name: str, count: int, seed: int) -> NDArray[np.float32]:
+    """Numbers in (-1, 1), exact multiples of 2**-23, from a 32-bit hash of seed, name and place."""
+    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+    first, second = (np.uint32(word) for word in struct.unpack("<II", digest[:8]))
+    values = np.empty(count, np.float32)
+    for start in range(0, count, _CHUNK):
+        stop = min(start + _CHUNK, count)
+        words = _mix(_mix(np.arange(start, stop, dtype=np.uint32) + first) ^ second)
+        integers = 2 * (words >> np.uint32(9)).astype(np.int32) + 1 - (1 << 23)
+        values[start:stop] = integers.astype(np.float32) * np.float32(2.0**-23)
+    return values
+
+
+def _mix(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """A 32-bit integer hash; products wrap around."""
+    words = (words ^ (words >> np.uint32(16))) * np.uint32(0x21F0AAAD)
+    words = (words ^ (words >> np.uint32(15))) * np.uint32(0x735A2D97)
+    return words ^ (words >> np.uint32(15))
+
+
+class Spec(dict[str, tuple[tuple[int, ...], float, float]]):
+    """Tensor name -> shape, centre and spread: its values are centre + spread * uniform."""
+
+    def weight(self, name: str, *shape: int, gain: float = 1.0) -> None:
+        """A matrix or kernel that keeps the variance of its input, times `gain` squared."""
+        self[name] = (shape, 0.0, gain * math.sqrt(3.0 / math.prod(shape[1:])))
+
+    def noise(self, name: str, *shape: int, std: float) -> None:
+        """Values around 0 with this deviation."""
+        self[name] = (shape, 0.0, std * math.sqrt(3.0))
+
+    def linear(
+        self, name: str, inner: int, outer: int, *, bias: bool = True, gain: float = 1.0
+    ) -> None:
+        self.weight(f"{name}.weight", outer, inner, gain=gain)
+        if bias:
+            self[f"{name}.bias"] = ((outer,), 0.0, 0.05)
+
+    def conv(
+        self, name: str, inner: int, outer: int, *, kernel: int = 3, gain: float = 1.0
+    ) -> None:
+        self.weight(f"{name}.weight", outer, inner, kernel, kernel, gain=gain)
+        self[f"{name}.bias"] = ((outer,), 0.0, 0.05)
+
+    def norm(self, name: str, width: int) -> None:
+        self[f"{name}.weight"] = ((width,), 1.0, 0.1)
+        self[f"{name}.bias"] = ((width,), 0.0, 0.05)
+
+
+def unet_spec(size: UnetSize) -> Spec:
+    """The UNet in the LDM layout, without its prefix."""
+    spec, width, embedding = Spec(), size.width, size.width * 4
+    spec.linear("time_embed.0", width, embedding)
+    spec.linear("time_embed.2", embedding, embedding)
+    spec.conv("input_blocks.0.0", 4, width)
+    index, skips, last = 1, [width], len(size.multiples) - 1
+    for level, multiple in enumerate(size.multiples):
+        for _ in range(size.num_resnets):
+            _unet_resnet(spec, f"input_blocks.{index}.0", width, multiple * size.width, embedding)
+            width = multiple * size.width
+            if size.depths[level]:
+                _transformer(spec, f"input_blocks.{index}.1", width, size, size.depths[level])
+            skips.append(width)
+            index += 1
+        if level != last:
+            spec.conv(f"input_blocks.{index}.0.op", width, width)
+            skips.append(width)
+            index += 1
+    _unet_resnet(spec, "middle_block.0", width, width, embedding)
+    _transformer(spec, "middle_block.1", width, size, 1)
+    _unet_resnet(spec, "middle_block.2", width, width, embedding)
+    index = 0
+    for level in range(last, -1, -1):
+        outer, depth = size.multiples[level] * size.width, size.depths[level]
+        for number in range(size.num_resnets + 1):
+            block = f"output_blocks.{index}"
+            _unet_resnet(spec, f"{block}.0", width + skips.pop(), outer, embedding)
+            width = outer
+            if depth:
+                _transformer(spec, f"{block}.1", width, size, depth)
+            if level and number == size.num_resnets:
+                spec.conv(f"{block}.{2 if depth else 1}.conv", width, width)
+            index += 1
+    spec.norm("out.0", width)
+    spec.conv("out.2", width, 4, gain=1.6)
+    return spec
+
+
+def _unet_resnet(spec: Spec, name: str, inner: int, outer: int, embedding: int) -> None:
+    spec.norm(f"{name}.in_layers.0", inner)
+    spec.conv(f"{name}.in_layers.2", inner, outer)
+    spec.linear(f"{name}.emb_layers.1", embedding, outer, gain=0.5)
+    spec.norm(f"{name}.out_layers.0", outer)
+    spec.conv(f"{name}.out_layers.3", outer, outer, gain=0.5)
+    if inner != outer:
+        spec.conv(f"{name}.skip_connection", inner, outer, kernel=1, gain=0.7)
+
+
+def _transformer(spec: Spec, name: str, width: int, size: UnetSize, depth: int) -> None:
+    spec.norm(f"{name}.norm", width)
+    spec.conv(f"{name}.proj_in", width, width, kernel=1)
+    for number in range(depth):
+        block = f"{name}.transformer_blocks.{number}"
+        for attention, context in (("attn1", width), ("attn2", size.context)):
+            spec.linear(f"{block}.{attention}.to_q", width, width, bias=False)
+            spec.linear(f"{block}.{attention}.to_k", context, width, bias=False)
+            spec.linear(f"{block}.{attention}.to_v", context, width, bias=False)
+            spec.linear(f"{block}.{attention}.to_out.0", width, width, gain=0.5)
+        spec.linear(f"{block}.ff.net.0.proj", width, width * 8)
+        spec.linear(f"{block}.ff.net.2", width * 4, width, gain=0.7)
+        for norm in ("norm1", "norm2", "norm3"):
+            spec.norm(f"{block}.{norm}", width)
+    spec.conv(f"{name}.proj_out", width, width, kernel=1, gain=0.5)
+
+
+def vae_spec(size: VaeSize) -> Spec:
+    """The autoencoder in the LDM layout, 4 latent channels, without its prefix."""
+    spec, widths = Spec(), [size.width * multiple for multiple in size.multiples]
+    spec.conv("encoder.conv_in", 3, size.width)
+    width, last = size.width, len(widths) - 1
+    for level, outer in enumerate(widths):
+        for block in range(size.num_resnets):
+            _vae_resnet(spec, f"encoder.down.{level}.block.{block}", width, outer)
+            width = outer
+        if level != last:
+            spec.conv(f"encoder.down.{level}.downsample.conv", width, width)
+    _vae_middle(spec, "encoder.mid", width)
+    spec.norm("encoder.norm_out", width)
+    spec.conv("encoder.conv_out", width, 8, gain=3.0)
+    spec.conv("decoder.conv_in", 4, width)
+    _vae_middle(spec, "decoder.mid", width)
+    for level in range(last, -1, -1):
+        for block in range(size.num_resnets + 1):
+            _vae_resnet(spec, f"decoder.up.{level}.block.{block}", width, widths[level])
+            width = widths[level]
+        if level:
+            spec.conv(f"decoder.up.{level}.upsample.conv", width, width)
+    spec.norm("decoder.norm_out", width)
+    spec.conv("decoder.conv_out", width, 3, gain=0.6)
+    spec.conv("quant_conv", 8, 8, kernel=1)
+    spec.conv("post_quant_conv", 4, 4, kernel=1)
+    return spec
+
+
+def _vae_resnet(spec: Spec, name: str, inner: int, outer: int) -> None:
+    spec.norm(f"{name}.norm1", inner)
+    spec.conv(f"{name}.conv1", inner, outer)
+    spec.norm(f"{name}.norm2", outer)
+    spec.conv(f"{name}.conv2", outer, outer, gain=0.5)
+    if inner != outer:
+        spec.conv(f"{name}.nin_shortcut", inner, outer, kernel=1)
+
+
+def _vae_middle(spec: Spec, name: str, width: int) -> None:
+    _vae_resnet(spec, f"{name}.block_1", width, width)
+    spec.norm(f"{name}.attn_1.norm", width)
+    for part in ("q", "k", "v", "proj_out"):
+        spec.conv(f"{name}.attn_1.{part}", width, width, kernel=1)
+    _vae_resnet(spec, f"{name}.block_2", width, width)
+
+
+def text_spec(size: TextSize, *, vocabulary: int = 49408, positions: int = 77) -> Spec:
+    """CLIP's text transformer under Hugging Face names, without its prefix."""
+    spec, width = Spec(), size.width
+    spec.noise("text_model.embeddings.token_embedding.weight", vocabulary, width, std=0.3)
+    spec.noise("text_model.embeddings.position_embedding.weight", positions, width, std=0.1)
+    for number in range(size.num_layers):
+        layer = f"text_model.encoder.layers.{number}"
+        for part in ("q_proj", "k_proj", "v_proj"):
+            spec.linear(f"{layer}.self_attn.{part}", width, width)
+        spec.linear(f"{layer}.self_attn.out_proj", width, width, gain=0.5)
+        spec.linear(f"{layer}.mlp.fc1", width, size.inner)
+        spec.linear(f"{layer}.mlp.fc2", size.inner, width, gain=0.5)
+        spec.norm(f"{layer}.layer_norm1", width)
+        spec.norm(f"{layer}.layer_norm2", width)
+    spec.norm("text_model.final_layer_norm", width)
+    return spec

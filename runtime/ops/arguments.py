@@ -1,0 +1,46 @@
+"""An op's arguments, taken by name with the type that the body needs.
+
+Lowering has checked what a client may say; a wrong type here comes from another node's value.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+
+from ...graph_import.model import Model
+from ..errors import NodeFailed
+from .base import OpCall, OpContext
+
+T = TypeVar("T")
+
+
+def argument(call: OpCall, name: str, kind: type[T]) -> T:
+    """The argument `name`. Raises: NodeFailed: it is missing or of another type."""
+    value = call.args.get(name)
+    is_bool_for_int = kind is int and isinstance(value, bool)
+    if not isinstance(value, kind) or is_bool_for_int:
+        raise NodeFailed(
+            f"input {name} must be {kind.__name__}, not {type(value).__name__}", input=name
+        )
+    return value
+
+
+def image_argument(call: OpCall, name: str) -> torch.Tensor:
+    """An IMAGE, float32 [B, H, W, C] with 1, 3 or 4 channels. Raises: NodeFailed."""
+    image = argument(call, name, torch.Tensor)
+    if image.dim() != 4 or image.shape[3] not in (1, 3, 4) or 0 in image.shape:
+        raise NodeFailed(
+            f"input {name} must be pictures [B, H, W, C], not a tensor of shape "
+            f"{list(image.shape)}",
+            input=name,
+        )
+    return image
+
+
+def loaded(context: OpContext) -> Model:
+    """The batch's model. Raises: NodeFailed: the node was sent without one."""
+    if context.model is None:
+        raise NodeFailed("this node needs a model and was sent without one")
+    return context.model

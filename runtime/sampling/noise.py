@@ -1,0 +1,49 @@
+"""Noise that depends on a seed alone: the initial noise, and each request's own stream.
+
+Both are drawn on the CPU, so that a picture doesn't depend on the device. The stream's generator
+state travels with the request (`SamplingRun.generator`): a step may run anywhere, or again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+SEED_RANGE: Final = 2**64
+
+
+def initial_noise(shape: torch.Size | tuple[int, ...], seed: int) -> torch.Tensor:
+    """Standard normal float32 noise of a whole batch, on the CPU; `seed` is 0 to 2^64 - 1."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
+
+
+def sampler_generator(seed: int) -> torch.Tensor:
+    """The start of a request's stream of sampler noise: a generator state, uint8 [n].
+
+    It is seeded with seed + 1 (as ComfyUI does on a CPU), so that it isn't the initial noise again.
+    """
+    return torch.Generator().manual_seed((seed + 1) % SEED_RANGE).get_state()
+
+
+class NoiseStream:
+    """A request's sampler noise, from a generator state on; implements `sampling.base.Noise`.
+
+    The state that it is made from is left as it is; `state()` gives the one to go on from.
+    """
+
+    def __init__(self, generator_state: torch.Tensor) -> None:
+        self._before = generator_state
+        self._generator: torch.Generator | None = None
+
+    def __call__(self, like: torch.Tensor) -> torch.Tensor:
+        """Standard normal values of the shape, dtype and device of `like`; advances the stream."""
+        if self._generator is None:
+            self._generator = torch.Generator()
+            self._generator.set_state(self._before.cpu().contiguous())
+        drawn = torch.randn(like.shape, generator=self._generator, dtype=like.dtype)
+        return drawn.to(like.device)
+
+    def state(self) -> torch.Tensor:
+        """The generator state now, uint8 [n]."""
+        return self._before if self._generator is None else self._generator.get_state()

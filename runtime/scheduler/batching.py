@@ -1,0 +1,90 @@
+"""The ready nodes of all requests, grouped by what could run as one batch.
+
+Nodes of one op and one ModelRef (weights, patches, options) form a group, whatever request they
+belong to. Shapes and sampler parameters may differ: the family's code forms forward passes of equal
+shapes by itself. Source: LegoDiffusion (arXiv 2604.08123), section 5.1 and Algorithm 1, lines 7-10.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
+
+from ...graph_import.handles import ModelRef
+from .node_state import NodeState
+
+_order = attrgetter("order")
+
+
+@dataclass(slots=True, eq=False)
+class ReadyGroup:
+    """Ready nodes of one op and one model, in scheduler order; never empty inside the queue."""
+
+    op: str
+    model: ModelRef | None
+    nodes: list[NodeState] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ReadyQueue:
+    """All ready nodes. Adding and removing cost O(log n) comparisons."""
+
+    _groups: dict[tuple[str, ModelRef | None], ReadyGroup] = field(default_factory=dict)
+
+    def add(self, state: NodeState) -> None:
+        """A node has become ready."""
+        key = (state.node.op, state.node.model)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = ReadyGroup(*key)
+        insort(group.nodes, state, key=_order)
+
+    def remove(self, state: NodeState) -> None:
+        """A node is not ready any more. Raises: KeyError, ValueError: it wasn't."""
+        key = (state.node.op, state.node.model)
+        group = self._groups[key]
+        index = bisect_left(group.nodes, state.order, key=_order)
+        if index == len(group.nodes) or group.nodes[index] is not state:
+            raise ValueError(f"node {state.node.id} is not in the ready queue")
+        del group.nodes[index]
+        if not group.nodes:
+            del self._groups[key]
+
+    def groups(self) -> Iterable[ReadyGroup]:
+        """The groups, in no order that means anything."""
+        return self._groups.values()
+
+
+def gather(
+    group: ReadyGroup,
+    first: int,
+    *,
+    max_batch: int,
+    num_standing_by: int,
+    cost_here: Callable[[NodeState], float],
+) -> list[NodeState]:
+    """The nodes to send together with `group.nodes[first]`, in scheduler order.
+
+    When several executors stand idle with the model loaded (`num_standing_by`, the chosen one
+    included), the nodes are split evenly over them instead of making one batch as big as possible:
+    two forward passes at once on idle devices end before one of twice the size, and a batch may
+    not starve a device that has nothing else to do. Each executor then takes the nodes whose
+    inputs it has (`cost_here`: seconds to fetch them) out of those that go out in this round.
+
+    A node that was running when an executor died goes alone: if it is what kills executors, it must
+    not take requests down that merely shared its batch.
+    """
+    head = group.nodes[first]
+    if max_batch == 1 or group.model is None or head.num_deaths:
+        return [head]
+    spread = max(1, num_standing_by)
+    healthy = (state for state in islice(group.nodes, first + 1, None) if not state.num_deaths)
+    others = list(islice(healthy, max_batch * spread - 1))
+    size = math.ceil((1 + len(others)) / spread)
+    if spread > 1:
+        others.sort(key=cost_here)
+    return sorted([head, *others[: size - 1]], key=_order)

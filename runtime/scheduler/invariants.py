@@ -1,0 +1,165 @@
+"""What must hold after every event. Tests call this all the time, the live coordinator never.
+
+Everything is counted again from the statuses of nodes and the running batches, and compared with
+what the parts of the scheduler keep up to date as they go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..errors import InvariantBroken
+from ..protocol import TensorKey
+from .node_state import NodeState, NodeStatus, ValueId
+from .request_state import RequestState
+from .scheduler import Scheduler
+from .tensors import HeldValue
+
+OPEN_STATUSES = (NodeStatus.WAITING, NodeStatus.READY, NodeStatus.RUNNING)
+
+
+def check_scheduler(scheduler: Scheduler) -> None:
+    """Raises: InvariantBroken: names the rule and tells the request's story."""
+    for request in scheduler.requests.values():
+        _check_nodes(request)
+        _check_values(request, scheduler)
+    _check_batches(scheduler)
+    _check_queue(scheduler)
+    _check_progress(scheduler)
+
+
+def _require(holds: bool, rule: str, request: RequestState | None = None) -> None:
+    if not holds:
+        story = "" if request is None else "; " + request.tell_story()
+        raise InvariantBroken(rule + story)
+
+
+def _check_nodes(request: RequestState) -> None:
+    """A node is in just the state that its inputs and its request allow."""
+    num_open = 0
+    for node_id, state in request.nodes.items():
+        rule = f"node {node_id} is {state.status}"
+        num_open += state.status in OPEN_STATUSES
+        is_running = state.status is NodeStatus.RUNNING
+        _require((node_id in request.running) == is_running, f"{rule}: list of running", request)
+        if state.status in (NodeStatus.WAITING, NodeStatus.READY):
+            _require(request.ending is None, f"{rule} in a request that is ending", request)
+            missing = sum(value_id not in request.values for value_id in state.inputs)
+            _require(missing == state.num_missing, f"{rule}: count of missing inputs", request)
+            is_ready = state.status is NodeStatus.READY
+            _require(is_ready == (missing == 0), f"{rule} and misses {missing} inputs", request)
+        if state.status is NodeStatus.DROPPED:
+            _require(request.ending is not None, f"{rule} in a request that goes on", request)
+    if request.ending is not None:
+        _require(bool(request.running), "a request with nothing running has not ended", request)
+        return
+    _require(request.work.num_calls == num_open, "count of open calls", request)
+    open_sinks = {i for i in request.sinks if request.nodes[i].status is not NodeStatus.DONE}
+    _require(request.open_sinks == open_sinks, "set of open sinks", request)
+    is_due = not open_sinks and not request.growth.pending
+    _require(not is_due, "a request whose sinks are done has not ended", request)
+    is_stuck = not num_open and request.growth.in_flight is None
+    _require(not is_stuck, "a request has nothing to do and no question asked", request)
+
+
+def _check_values(request: RequestState, scheduler: Scheduler) -> None:
+    """Values are there as long as somebody waits for them, no longer, and can be fetched."""
+    _require(
+        request.ending is None or not request.values, "a request that is ending has values", request
+    )
+    for value_id, value in request.values.items():
+        readers = request.readers.get(value_id, ())
+        num_readers = sum(state.status is not NodeStatus.DONE for state in readers)
+        _require(value.num_readers == num_readers, f"readers of {value_id}", request)
+        _require(request.is_wanted(value_id), f"nobody wants {value_id}", request)
+        _require(not value.is_retired, f"{value_id} is there and given up", request)
+        for key in value.keys:
+            alive = scheduler.executors.is_alive(key.executor, key.incarnation)
+            _require(alive, f"{value_id} is held by a dead executor", request)
+    for state in request.nodes.values():
+        if state.status in (NodeStatus.WAITING, NodeStatus.READY):
+            for value_id in state.inputs:
+                _require(_can_come(request, value_id), f"nothing makes {value_id}", request)
+
+
+def _can_come(request: RequestState, value_id: ValueId) -> bool:
+    """Whether a value is there or its node is still to finish."""
+    return value_id in request.values or request.nodes[value_id[0]].status in OPEN_STATUSES
+
+
+def _check_batches(scheduler: Scheduler) -> None:
+    """Running nodes and calls in batches are one to one; the values in use are known to be."""
+    calls = [
+        (slot, call)
+        for slot in scheduler.executors
+        if slot.running is not None
+        for call in slot.running.calls
+    ]
+    sent = Counter(call.state for _, call in calls)
+    running = [s for request in scheduler.requests.values() for s in request.running.values()]
+    _require(sent == Counter(running), "running nodes and sent calls differ")
+    uses = Counter(value for _, call in calls for value in call.inputs)
+    for value, num_running in uses.items():
+        _require(value.num_running == num_running, f"running readers of {value.ref}")
+    for slot, call in calls:
+        request = call.state.request
+        _require(call.state.executor == slot.executor, "a node runs elsewhere", request)
+        for value in call.inputs:
+            holds = value.holders.get(slot.executor) == slot.incarnation
+            _require(holds, f"{slot.executor} was sent a value and is no holder", request)
+    for slot in scheduler.executors:
+        if slot.running is not None:
+            is_unwanted = all(c.state.request.ending is not None for c in slot.running.calls)
+            _require(slot.running.is_cancelled == is_unwanted, "a batch that nobody wants runs on")
+    _check_tensors(scheduler, list(uses))
+
+
+def _check_tensors(scheduler: Scheduler, in_use: list[HeldValue]) -> None:
+    """No tensor belongs to two values: releasing one must not take the other's."""
+    values = {id(value): value for value in in_use}
+    for request in scheduler.requests.values():
+        values.update((id(value), value) for value in request.values.values())
+    owners: Counter[TensorKey] = Counter()
+    for value in values.values():
+        owners.update(set(value.keys))
+    shared = [key for key, num_owners in owners.items() if num_owners > 1]
+    _require(not shared, f"tensors of two values: {shared}")
+
+
+def _check_queue(scheduler: Scheduler) -> None:
+    """The queue holds just the ready nodes, in order."""
+    queued: list[NodeState] = []
+    for group in scheduler.ready.groups():
+        orders = [state.order for state in group.nodes]
+        _require(bool(orders) and orders == sorted(orders), "order of the ready queue")
+        for state in group.nodes:
+            same = (state.node.op, state.node.model) == (group.op, group.model)
+            _require(same, "a node is in another's group", state.request)
+        queued.extend(group.nodes)
+    _require(Counter(queued) == Counter(_ready(scheduler)), "the ready queue is not what is ready")
+
+
+def _ready(scheduler: Scheduler) -> Iterator[NodeState]:
+    for request in scheduler.requests.values():
+        for state in request.nodes.values():
+            if state.status is NodeStatus.READY:
+                yield state
+
+
+def _check_progress(scheduler: Scheduler) -> None:
+    """While an executor idles, what is ready waits for a busy one that has the model."""
+    idle = [slot for slot in scheduler.executors if slot.running is None]
+    if not idle:
+        return
+    for group in scheduler.ready.groups():
+        head = group.nodes[0]
+        rule = f"node {head.node.id} is ready, an executor idle, and nothing is sent"
+        _require(group.model is not None, rule, head.request)
+        assert group.model is not None
+        key = group.model.key
+        has_model = [
+            slot for slot in scheduler.executors if scheduler.replicas.has(slot.executor, key)
+        ]
+        _require(bool(has_model), rule, head.request)
+        _require(all(slot.running is not None for slot in has_model), rule, head.request)

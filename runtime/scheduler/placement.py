@@ -1,0 +1,149 @@
+"""Which executor a group's next nodes go to: fetch + load + infer on each, and waiting counts too.
+
+For a node, an executor's score is the time until the node would be done there: what the executor
+still has to do, then fetching inputs that it doesn't hold, then loading the model if it isn't
+there. Running the call costs the same everywhere and is left out.
+
+Two rules keep it work-conserving. An idle executor that has the model (or a node that needs none)
+is used at once, whatever the profiles say. And waiting is only for an executor that is busy and has
+the model: when it reports, it is idle and the first rule holds, so nothing waits for ever.
+Source: LegoDiffusion (arXiv 2604.08123), Algorithm 1, lines 13-17; waiting is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...graph_import.handles import ModelKey
+from .batching import ReadyGroup, gather
+from .executors import Executors, ExecutorSlot
+from .node_state import NodeState
+from .profiles import Profiles
+from .replicas import Replicas
+from .tensors import HeldValue
+
+FETCH_BYTES_PER_S: Final = 1e9
+FETCH_START_S: Final = 0.001  # per value
+
+
+def fetch_s(state: NodeState, slot: ExecutorSlot) -> float:
+    """Estimated seconds to bring a ready node's inputs to an executor."""
+    values = state.request.values
+    return sum(_fetch_value_s(values[value_id], slot) for value_id in state.inputs)
+
+
+def _fetch_value_s(value: HeldValue, slot: ExecutorSlot) -> float:
+    if not value.keys or value.holders.get(slot.executor) == slot.incarnation:
+        return 0.0
+    return FETCH_START_S + value.num_bytes / FETCH_BYTES_PER_S
+
+
+@dataclass(slots=True)
+class Placer:
+    """Decides for one group of ready nodes at a time; changes nothing."""
+
+    executors: Executors
+    replicas: Replicas
+    profiles: Profiles
+    max_batch: int
+
+    def place(
+        self, group: ReadyGroup, idle: Sequence[ExecutorSlot], now_s: float
+    ) -> tuple[ExecutorSlot, list[NodeState]] | None:
+        """The next batch of the group and where to send it, or None: all its nodes wait.
+
+        `idle` is not empty. In strict mode a batch is one call (`max_batch` is 1) and may go
+        anywhere: results are the same wherever it runs.
+        """
+        standing_by = self._standing_by(group, idle)
+        head = group.nodes[0]
+        if standing_by:
+            slot = min(standing_by, key=lambda slot: fetch_s(head, slot))
+            return slot, self._gather(group, 0, slot, len(standing_by))
+        first = self._first_to_load(group, now_s)
+        if first is None:
+            return None
+        state = group.nodes[first]
+        slot = min(
+            idle,
+            key=lambda slot: (fetch_s(state, slot), self.replicas.num_models(slot.executor)),
+        )
+        return slot, self._gather(group, first, slot, 1)
+
+    def duration_s(
+        self, group: ReadyGroup, states: Sequence[NodeState], slot: ExecutorSlot
+    ) -> float:
+        """Estimated seconds until a batch of ready nodes is done on an executor."""
+        duration_s = sum(fetch_s(state, slot) + state.profile.seconds_s for state in states)
+        if group.model is not None and not self.replicas.has(slot.executor, group.model.key):
+            duration_s += self.profiles.load(group.model.key).seconds_s
+        return duration_s
+
+    def _standing_by(
+        self, group: ReadyGroup, idle: Sequence[ExecutorSlot]
+    ) -> Sequence[ExecutorSlot]:
+        """The idle executors that can start on the group without loading anything."""
+        if group.model is None:
+            return idle
+        key = group.model.key
+        return [slot for slot in idle if self.replicas.has(slot.executor, key)]
+
+    def _first_to_load(self, group: ReadyGroup, now_s: float) -> int | None:
+        """Index of the first node that is better off where the model must be loaded first.
+
+        The nodes before it are done sooner by waiting for a busy executor that has the model. The
+        further behind a node is, the longer it waits: requests before it will come back for the
+        executor with all their open work, so that work is waited for, shared by those executors.
+        """
+        if group.model is None:
+            return 0
+        key = group.model.key
+        holders = self._busy_holders(key)
+        if not holders:
+            return 0
+        load_s = self.profiles.load(key).seconds_s
+        wait_s = min(_wait_s(group.nodes[0], slot, now_s) for slot in holders)
+        for index, state in enumerate(group.nodes):
+            if index:
+                wait_s += _work_s(group.nodes[index - 1], state) / len(holders)
+            if wait_s > load_s:
+                return index
+        return None
+
+    def _gather(
+        self, group: ReadyGroup, first: int, slot: ExecutorSlot, num_standing_by: int
+    ) -> list[NodeState]:
+        return gather(
+            group,
+            first,
+            max_batch=self.max_batch,
+            num_standing_by=num_standing_by,
+            cost_here=lambda state: fetch_s(state, slot),
+        )
+
+    def _busy_holders(self, key: ModelKey) -> list[ExecutorSlot]:
+        return [
+            slot
+            for slot in self.executors
+            if slot.running is not None and self.replicas.has(slot.executor, key)
+        ]
+
+
+def _wait_s(state: NodeState, slot: ExecutorSlot, now_s: float) -> float:
+    """Until a busy executor could start on a node: its batch, and what requests before it bring."""
+    assert slot.running is not None
+    before = {
+        call.state.request.request_id: call.state.request.work.seconds_s
+        for call in slot.running.calls
+        if call.state.order < state.order and call.state.request is not state.request
+    }
+    return slot.remaining_s(now_s) + fetch_s(state, slot) + sum(before.values())
+
+
+def _work_s(before: NodeState, state: NodeState) -> float:
+    """What `state` waits for behind `before`: its call, or all that another request still does."""
+    if before.request is state.request:
+        return before.profile.seconds_s
+    return before.request.work.seconds_s

@@ -1,0 +1,79 @@
+"""Measured seconds: to load a model, to run one call of an op. Guesses until measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...graph_import.handles import ModelKey
+
+WEIGHT_OF_NEWEST: Final = 0.3  # of the moving average
+READ_BYTES_PER_S: Final = 1e9
+LOAD_START_S: Final = 0.05
+GUESSED_CALL_S: Final = {"text_encode": 0.05, "denoise": 0.2, "vae_decode": 0.3, "vae_encode": 0.3}
+GUESSED_OTHER_CALL_S: Final = 0.01  # ops without weights
+
+
+@dataclass(slots=True, eq=False)
+class Estimate:
+    """Seconds of something that happens again and again: a moving average."""
+
+    seconds_s: float
+    is_measured: bool = False
+
+    def learn(self, measured_s: float) -> None:
+        """Take in a measurement; the first one replaces the guess."""
+        if self.is_measured:
+            self.seconds_s += WEIGHT_OF_NEWEST * (measured_s - self.seconds_s)
+        else:
+            self.seconds_s = measured_s
+            self.is_measured = True
+
+
+CallProfile = (
+    Estimate  # of one call of an op on a model; a batch of n is taken to cost n times that
+)
+
+
+@dataclass(slots=True)
+class Profiles:
+    """What things cost, by model key."""
+
+    _loads: dict[ModelKey, Estimate] = field(default_factory=dict)
+    _calls: dict[tuple[str, ModelKey | None], CallProfile] = field(default_factory=dict)
+
+    def load(self, key: ModelKey) -> Estimate:
+        """Of reading a model from its file to the device."""
+        if key not in self._loads:
+            guess_s = LOAD_START_S + key.file.size_bytes / READ_BYTES_PER_S
+            self._loads[key] = Estimate(guess_s)
+        return self._loads[key]
+
+    def call(self, op: str, key: ModelKey | None) -> CallProfile:
+        """Of one call of `op` with the model `key`; equal arguments give the same object."""
+        if (op, key) not in self._calls:
+            self._calls[op, key] = Estimate(GUESSED_CALL_S.get(op, GUESSED_OTHER_CALL_S))
+        return self._calls[op, key]
+
+
+@dataclass(slots=True)
+class OpenWork:
+    """The calls that a request has still to make, by their profiles."""
+
+    num_calls: int = 0
+    _counts: dict[CallProfile, int] = field(default_factory=dict)
+
+    def add(self, profile: CallProfile) -> None:
+        """One more call to make."""
+        self.num_calls += 1
+        self._counts[profile] = self._counts.get(profile, 0) + 1
+
+    def remove(self, profile: CallProfile) -> None:
+        """One call was made."""
+        self.num_calls -= 1
+        self._counts[profile] -= 1
+
+    @property
+    def seconds_s(self) -> float:
+        """Estimated seconds of all of it, one call after another."""
+        return sum(profile.seconds_s * count for profile, count in self._counts.items())

@@ -1,0 +1,345 @@
+"""The scheduler: events in, actions out. `Scheduler.on_event` is the only door.
+
+Each event is taken in by the request, executor or table that it concerns; then ready nodes are
+handed to idle executors until nothing more can or should be sent. Everything is deterministic:
+equal events at equal times give equal actions, which is what replaying a journal relies on.
+Source: architecture, section 6; LegoDiffusion (arXiv 2604.08123), Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+import msgspec
+
+from ...graph_import.ir import NodeId
+from ..errors import InvariantBroken
+from ..ids import ExecutorId, RequestId
+from ..protocol import CallCancelled, CallDone, CallFailed, CallLost, CallResult, ErrorReport
+from .actions import AnyAction, Drop, LowerPending, NodeFinished, NodeReset, Outcome
+from .batching import ReadyQueue
+from .dispatch import Dispatcher
+from .endings import Endings
+from .events import (
+    AnyEvent,
+    BatchReported,
+    ExecutorJoined,
+    ExecutorLost,
+    GraphGrown,
+    GrowthFailed,
+    ModelsDropped,
+    RequestArrived,
+    RequestCancelled,
+)
+from .executors import Executors, ExecutorSlot, RunningBatch, RunningCall
+from .growth import GrowthStuck, next_question
+from .node_state import NodeState
+from .placement import Placer
+from .profiles import Profiles
+from .recovery import inputs_lost, lose_values, poisoned, reopen_producers, wrong_outputs
+from .replicas import Replicas
+from .request_state import Ending, RequestState
+from .tensors import TensorBook, discard, hold
+from .views import ExecutorState, NodeView
+
+
+class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scheduler is told once; journaled with its events.
+
+    Args:
+        is_strict: every call is a batch of its own, so that pictures are bit for bit the same.
+        max_batch: calls in one batch at most (B_max).
+        max_attempts: a node that was running on so many executors that died fails its request.
+        max_lost: so often a node may be sent in vain because its inputs could not be fetched.
+    """
+
+    is_strict: bool = False
+    max_batch: int = 8
+    max_attempts: int = 2
+    max_lost: int = 5
+
+
+class Scheduler:
+    """The control plane's state machine. Its parts are for `invariants.py` to read, nobody else."""
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self.config = config
+        self.requests: dict[RequestId, RequestState] = {}
+        self.executors = Executors()
+        self.ready = ReadyQueue()
+        self.replicas = Replicas()
+        self.profiles = Profiles()
+        self.tensors = TensorBook()
+        self._actions: list[AnyAction] = []
+        self._endings = Endings(self.requests, self.executors, self._actions)
+        max_batch = 1 if config.is_strict else config.max_batch
+        placer = Placer(self.executors, self.replicas, self.profiles, max_batch)
+        self._dispatcher = Dispatcher(self.ready, self.executors, placer, self._actions)
+
+    def on_event(self, event: AnyEvent, now_s: float) -> list[AnyAction]:
+        """Take in what happened; returns what is to be done, in order.
+
+        `now_s` is any clock that never goes back. Raises: InvariantBroken: our bug; the scheduler
+        must not be used any more.
+        """
+        self._take_in(event)
+        # Memory is freed before a batch asks for more of it.
+        self._actions.extend(self.tensors.flush(self.executors.alive()))
+        self._dispatcher.dispatch(now_s)
+        actions = self._actions.copy()
+        self._actions.clear()
+        return actions
+
+    def request_view(self, request_id: RequestId) -> Mapping[NodeId, NodeView]:
+        """The nodes of a live request; empty for an unknown or ended one."""
+        request = self.requests.get(request_id)
+        states = () if request is None else request.nodes.values()
+        return {
+            state.node.id: NodeView(status=state.status, executor=state.executor)
+            for state in states
+        }
+
+    def executors_view(self) -> Mapping[ExecutorId, ExecutorState]:
+        """The living executors."""
+        return {
+            slot.executor: ExecutorState(
+                incarnation=slot.incarnation,
+                running=None if slot.running is None else slot.running.batch_id,
+                running_op=None if slot.running is None else slot.running.op,
+                resident=self.replicas.resident(slot.executor),
+                num_loads=slot.num_loads,
+            )
+            for slot in self.executors
+        }
+
+    def running_order(self) -> tuple[RequestId, ...]:
+        """The live requests that have started, in scheduler order."""
+        started = [request for request in self.requests.values() if request.is_started]
+        started.sort(key=lambda request: (request.number, request.request_id))
+        return tuple(request.request_id for request in started)
+
+    def _take_in(self, event: AnyEvent) -> None:
+        match event:
+            case RequestArrived():
+                self._arrive(event)
+            case RequestCancelled():
+                self._cancel(event)
+            case GraphGrown() | GrowthFailed():
+                self._grow(event)
+            case ExecutorJoined():
+                self._join(event)
+            case ExecutorLost():
+                self._lose(event.executor, event.incarnation)
+            case BatchReported():
+                self._report(event)
+            case ModelsDropped():
+                for slot in self.executors:
+                    slot.is_drop_wanted = True
+                    self._drop_if_idle(slot)
+            case _:
+                assert_never(event)
+
+    # requests -----------------------------------------------------------------------------------
+
+    def _arrive(self, event: RequestArrived) -> None:
+        if event.request_id in self.requests:
+            raise InvariantBroken(
+                f"request {event.request_id} has arrived twice", request_id=event.request_id
+            )
+        request = RequestState(
+            event.request_id, event.number, self.ready, self.tensors, self.profiles
+        )
+        self.requests[event.request_id] = request
+        request.settle(request.extend(event.graph))
+        self._ask(request)
+        self._endings.end_if_done(request)
+
+    def _cancel(self, event: RequestCancelled) -> None:
+        request = self.requests.get(event.request_id)
+        if request is not None:
+            self._endings.begin(request, Ending(Outcome.INTERRUPTED, request.first_open()))
+
+    def _grow(self, event: GraphGrown | GrowthFailed) -> None:
+        request = self.requests.get(event.request_id)
+        if request is None or request.ending is not None:
+            return  # ended while the compiler was at work
+        if isinstance(event, GrowthFailed):
+            self._fail(request, event.pending_id, event.error)
+            return
+        request.settle(request.extend(event.graph))
+        self._reset(reopen_producers(request))
+        if not request.growth.pending:
+            request.retire_unwanted()
+        self._ask(request)
+        self._endings.end_if_done(request)
+
+    def _ask(self, request: RequestState) -> None:
+        """Have the compiler lower a pending node whose values have come."""
+        if not request.growth.pending or request.ending is not None:
+            return
+        question = next_question(request)
+        if isinstance(question, LowerPending):
+            self._actions.append(question)
+        elif isinstance(question, GrowthStuck):
+            self._fail(request, question.pending_id, question.error)
+
+    def _fail(self, request: RequestState, node_id: NodeId, error: ErrorReport) -> None:
+        self._endings.begin(request, Ending(Outcome.ERROR, node_id, error))
+
+    def _reset(self, states: Iterable[NodeState]) -> None:
+        for state in states:
+            self._actions.append(
+                NodeReset(request_id=state.request.request_id, node_id=state.node.id)
+            )
+
+    # executors ----------------------------------------------------------------------------------
+
+    def _join(self, event: ExecutorJoined) -> None:
+        executor, incarnation = event.executor, event.incarnation
+        if self.executors.is_dead(executor, incarnation):
+            return  # it was given up: what it ran went elsewhere, what it held is forgotten
+        if self.executors.is_alive(executor, incarnation):
+            return
+        if executor in self.executors:
+            self._lose(executor, self.executors[executor].incarnation)
+        self.executors.join(executor, incarnation)
+
+    def _lose(self, executor: ExecutorId, incarnation: str) -> None:
+        if not self.executors.is_alive(executor, incarnation):
+            return
+        slot = self.executors.remove(executor)
+        self.replicas.forget(executor)
+        calls = () if slot.running is None else slot.running.calls
+        # Values first: a node that was running there must not become ready on inputs that are gone.
+        hurt = {
+            request.request_id: request
+            for request in self.requests.values()
+            if lose_values(request, lambda value: value.lived_in(executor, incarnation))
+        }
+        for call in calls:
+            self._stop_reading(call)
+            hurt[call.state.request.request_id] = call.state.request
+            self._outlive(call.state)
+        for request in hurt.values():
+            if request.ending is None:
+                self._reset(reopen_producers(request))
+
+    def _outlive(self, state: NodeState) -> None:
+        """A node's executor died under it."""
+        request = state.request
+        state.num_deaths += 1
+        if request.ending is None and state.num_deaths >= self.config.max_attempts:
+            self._fail(request, state.node.id, poisoned(state))
+        self._give_back(state)
+
+    def _give_back(self, state: NodeState) -> None:
+        """A running node came to nothing: it runs again, unless its request is over."""
+        request = state.request
+        if request.ending is None:
+            request.run_again(state)
+            self._reset([state])
+        else:
+            request.drop_running(state)
+            self._endings.end_if_free(request)
+
+    def _drop_if_idle(self, slot: ExecutorSlot) -> None:
+        if slot.is_drop_wanted and slot.running is None:
+            slot.is_drop_wanted = False
+            self.replicas.forget(slot.executor)
+            self._actions.append(Drop(executor=slot.executor))
+
+    # reports ------------------------------------------------------------------------------------
+
+    def _report(self, event: BatchReported) -> None:
+        if not self.executors.is_alive(event.executor, event.incarnation):
+            return
+        slot = self.executors[event.executor]
+        batch = slot.running
+        if batch is None or batch.batch_id != event.batch_id:
+            return  # reported before
+        if len(event.results) != len(batch.calls):
+            raise InvariantBroken(
+                f"executor {event.executor} gave {len(event.results)} results for the "
+                f"{len(batch.calls)} calls of batch {event.batch_id}"
+            )
+        slot.running = None
+        slot.num_loads += len(event.loaded)
+        self.replicas.report(event.executor, event.resident)
+        self._learn(batch, event)
+        for call, result in zip(batch.calls, event.results, strict=True):
+            self._stop_reading(call)
+            self._settle(call, result, slot)
+        self._drop_if_idle(slot)
+
+    def _learn(self, batch: RunningBatch, event: BatchReported) -> None:
+        """Measure: `run_s` is all of the batch, so what was loaded in it is taken off."""
+        for loaded in event.loaded:
+            self.profiles.load(loaded.key).learn(loaded.seconds_s)
+        if all(isinstance(result, CallDone) for result in event.results):
+            calls_s = event.run_s - sum(loaded.seconds_s for loaded in event.loaded)
+            batch.calls[0].state.profile.learn(calls_s / len(batch.calls))
+
+    def _stop_reading(self, call: RunningCall) -> None:
+        for value in call.inputs:
+            self.tensors.stop_reading(value)
+
+    def _settle(self, call: RunningCall, result: CallResult, slot: ExecutorSlot) -> None:
+        state = call.state
+        if state.request.ending is not None:
+            if isinstance(result, CallDone):
+                discard(self.tensors, result.outputs, slot.executor, slot.incarnation)
+            self._give_back(state)
+            return
+        match result:
+            case CallDone():
+                self._finish(state, result, slot)
+            case CallFailed():
+                self._fail(state.request, state.node.id, result.error)
+                self._give_back(state)
+            case CallLost():
+                self._miss(call, result)
+            case CallCancelled():  # nobody asked for that: the executor is about to go
+                self._retry(state)
+            case _:
+                assert_never(result)
+
+    def _finish(self, state: NodeState, result: CallDone, slot: ExecutorSlot) -> None:
+        request = state.request
+        if len(result.outputs) != len(state.node.outputs):
+            discard(self.tensors, result.outputs, slot.executor, slot.incarnation)
+            self._fail(request, state.node.id, wrong_outputs(state, len(result.outputs)))
+            self._give_back(state)
+            return
+        outputs = [hold(ref, slot.executor, slot.incarnation) for ref in result.outputs]
+        request.finish(state, outputs)
+        self._actions.append(
+            NodeFinished(
+                request_id=request.request_id,
+                node_id=state.node.id,
+                executor=slot.executor,
+                ui=result.ui,
+                preview=result.preview,
+            )
+        )
+        self._ask(request)
+        self._endings.end_if_done(request)
+
+    def _miss(self, call: RunningCall, result: CallLost) -> None:
+        """Inputs of a call could not be fetched: those that are still the current ones are lost."""
+        missing = frozenset(result.missing)
+        request = call.state.request
+        lose_values(
+            request,
+            lambda value: value in call.inputs and not missing.isdisjoint(value.keys),
+        )
+        self._retry(call.state)
+
+    def _retry(self, state: NodeState) -> None:
+        request = state.request
+        state.num_lost += 1
+        if state.num_lost > self.config.max_lost:
+            self._fail(request, state.node.id, inputs_lost(state))
+        self._give_back(state)
+        if request.ending is None:
+            self._reset(reopen_producers(request))

@@ -1,0 +1,98 @@
+"""`nodeloom serve`: the server, its coordinator and its executors, until a signal comes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import web
+
+from ...runtime.config import Settings, add_flags, read_settings
+from ...runtime.errors import SettingsProblem
+from ...runtime.logs import setup_logging
+from ..app import build_front
+from ..files import prepare_folders
+from ..supervisor import Supervisor
+
+log: Final = logging.getLogger(__name__)
+
+SHUTDOWN_LIMIT_S: Final = 5.0
+USAGE_ERROR: Final = 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until SIGINT or SIGTERM; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="nodeloom serve",
+        description="Start the server with its executors. Every flag is also a variable "
+        "(--base-directory: NODELOOM_BASE_DIRECTORY) and a key of the --config file.",
+    )
+    add_flags(parser)
+    try:
+        settings = read_settings(parser.parse_args(arguments), os.environ)
+        setup_logging(settings.log_level, "server")
+        prepare_folders(settings)
+        asyncio.run(serve(settings))
+    except SettingsProblem as problem:
+        print(f"nodeloom serve: {problem.message}", file=sys.stderr)
+        return USAGE_ERROR
+    return 0
+
+
+async def serve(settings: Settings) -> None:
+    """Start everything, say where, wait for a signal or a failure of ours, stop everything.
+
+    Raises: SettingsProblem: the address can't be listened on, folders or devices make no sense.
+    """
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    front = build_front(settings)
+    supervisor = Supervisor(settings, front.coordinator)
+    runner = web.AppRunner(front.app, access_log=None, shutdown_timeout=SHUTDOWN_LIMIT_S)
+    await front.coordinator.start()
+    try:
+        address = await _listen(runner, settings)
+        supervisor.start()
+        print(f"nodeloom is ready: {address}", flush=True)
+        await _wait(stopped, front.coordinator.failure)
+        log.info("stopping")
+    finally:
+        await runner.cleanup()
+        await supervisor.stop()
+        await front.coordinator.stop()
+
+
+async def _wait(stopped: asyncio.Event, failure: asyncio.Future[None] | None) -> None:
+    """Return on a signal. Raises: whatever ended a task of the coordinator."""
+    signalled = asyncio.create_task(stopped.wait())
+    awaited: set[asyncio.Future[None] | asyncio.Task[bool]] = {signalled}
+    if failure is not None:
+        awaited.add(failure)
+    await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+    if failure is not None and failure.done():
+        signalled.cancel()
+        failure.result()
+
+
+async def _listen(runner: web.AppRunner, settings: Settings) -> str:
+    """Open the port; returns the address for people. Raises: SettingsProblem."""
+    await runner.setup()
+    site = web.TCPSite(runner, settings.listen, settings.port)
+    try:
+        await site.start()
+    except OSError as problem:
+        raise SettingsProblem(
+            f"can't listen on {settings.listen}, port {settings.port}: {problem.strerror}"
+        ) from problem
+    host, port = runner.addresses[0][:2]
+    if settings.listen not in ("127.0.0.1", "localhost", "::1"):
+        log.warning("reachable_from_elsewhere", extra={"listen": settings.listen})
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"

@@ -1,0 +1,69 @@
+"""Request bodies as JSON: size, depth and numbers are bounded before anything looks at them."""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NoReturn
+
+from aiohttp import web
+
+from .errors import BadRequest
+
+MAX_DEPTH: Final = 128
+MIN_INTEGER: Final = -(2**63)
+MAX_INTEGER: Final = 2**64 - 1
+
+
+async def read_object(request: web.Request) -> dict[str, object]:
+    """The body as a JSON object, whatever its Content-Type says. Raises: BadRequest."""
+    value = parse(await request.read())
+    if not isinstance(value, dict):
+        raise BadRequest("The body must be a JSON object", type_="invalid_json")
+    return value
+
+
+def parse(body: bytes) -> object:
+    """JSON text as a value that can be stored and sent again.
+
+    Raises: BadRequest: not JSON, nested deeper than MAX_DEPTH, an integer beyond 64 bits, NaN or
+    infinity, text that isn't valid Unicode.
+    """
+    try:
+        value: object = json.loads(body, parse_constant=_refuse_constant)
+    except RecursionError as problem:
+        raise _bad("nested too deeply") from problem
+    except ValueError as problem:  # bad JSON, bad UTF-8, an integer of too many digits
+        raise _bad(str(problem)) from problem
+    _check_depth_and_integers(value)
+    if b"\\u" in body:
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as problem:
+            raise _bad("text with half a surrogate pair") from problem
+    return value
+
+
+def _check_depth_and_integers(value: object) -> None:
+    """Walks level by level: no recursion, so that depth can't hurt."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+            elif isinstance(item, int) and not MIN_INTEGER <= item <= MAX_INTEGER:
+                raise _bad("an integer beyond 64 bits")
+        if not below:
+            return
+        level = below
+    raise _bad(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _bad(details: str) -> BadRequest:
+    return BadRequest("The body is not usable JSON", details, type_="invalid_json")

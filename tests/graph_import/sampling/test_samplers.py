@@ -1,0 +1,79 @@
+"""What every sampler's plan and update must satisfy, on plain floats."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.goldens import each_golden_set, load_json
+from nodeloom.graph_import.families import family
+from nodeloom.graph_import.sampling.base import SamplerState
+from nodeloom.graph_import.sampling.samplers import SAMPLER_NAMES, sampler
+from nodeloom.graph_import.sampling.schedules import SCHEDULE_NAMES, ksampler_sigmas
+
+SD = family("sd15").model_sampling
+every_sampler = pytest.mark.parametrize("name", SAMPLER_NAMES)
+
+
+def no_noise(like: float) -> float:
+    return 0.0
+
+
+@every_sampler
+@given(scheduler=st.sampled_from(SCHEDULE_NAMES), steps=st.integers(1, 60))
+def test_plan_covers_each_step_once(name: str, scheduler: str, steps: int) -> None:
+    sigmas = ksampler_sigmas(SD, scheduler, steps, 1.0, name)
+    plan = sampler(name).plan(sigmas)
+    assert [evaluation.index for evaluation in plan] == list(range(len(plan)))
+    ends = [evaluation.step for evaluation in plan if evaluation.is_step_end]
+    assert ends == list(range(len(sigmas) - 1))
+    assert all(evaluation.sigma > 0.0 for evaluation in plan)
+
+
+@every_sampler
+def test_no_step_without_two_sigmas(name: str) -> None:
+    assert sampler(name).plan(()) == ()
+    assert sampler(name).plan((14.6,)) == ()
+
+
+@every_sampler
+@given(x=st.floats(-50, 50), target=st.floats(-3, 3), steps=st.integers(1, 30))
+def test_a_model_that_knows_the_picture_is_followed(
+    name: str, x: float, target: float, steps: int
+) -> None:
+    sigmas = ksampler_sigmas(SD, "karras", steps, 1.0, name)
+    state = SamplerState(x=x)
+    for evaluation in sampler(name).plan(sigmas):
+        before = state.x
+        state = sampler(name).update(state, target, evaluation, sigmas, no_noise)
+        if evaluation.is_step_end:
+            assert abs(state.x - target) <= abs(before - target) + 1e-9
+            assert state.x_eval is None
+    assert state.x == pytest.approx(target, abs=1e-9)
+
+
+def test_heun_evaluates_twice_but_once_at_the_end() -> None:
+    plan = sampler("heun").plan((3.0, 2.0, 1.0, 0.0))
+    assert [evaluation.sigma for evaluation in plan] == [3.0, 2.0, 2.0, 1.0, 1.0]
+    assert [evaluation.is_step_end for evaluation in plan] == [False, True, False, True, True]
+
+
+def test_only_ancestral_steps_draw_noise_and_not_the_last() -> None:
+    sigmas = (3.0, 2.0, 1.0, 0.0)
+    for name in SAMPLER_NAMES:
+        draws: list[float] = []
+
+        def draw(like: float, draws: list[float] = draws) -> float:
+            draws.append(like)
+            return 1.0
+
+        state = SamplerState(x=1.0)
+        for evaluation in sampler(name).plan(sigmas):
+            state = sampler(name).update(state, 0.5, evaluation, sigmas, draw)
+        assert len(draws) == (2 if name == "euler_ancestral" else 0), name
+
+
+@each_golden_set
+def test_names_are_comfyui_s_in_its_order(golden_set: str) -> None:
+    theirs = load_json(golden_set, "schedules.json")["samplers"]
+    assert [name for name in theirs if name in SAMPLER_NAMES] == list(SAMPLER_NAMES)

@@ -1,0 +1,46 @@
+"""Noise from seeds, bit for bit ComfyUI's."""
+
+from __future__ import annotations
+
+import torch
+from kit.goldens import Tensors, each_golden_set, load_json
+from nodeloom.runtime.sampling.noise import NoiseStream, initial_noise, sampler_generator
+
+
+@each_golden_set
+def test_initial_noise(golden_set: str) -> None:
+    recorded = Tensors(golden_set, "noise.safetensors")
+    cases = [
+        case
+        for case in load_json(golden_set, "noise.json")["prepare_noise"]
+        if case["batch_index"] is None and case["dtype"] == "float32"
+    ]
+    assert {int(case["seed"]) for case in cases} >= {0, 42, 2**64 - 1}
+    for case in cases:
+        ours = initial_noise(tuple(case["shape"]), int(case["seed"]))
+        assert torch.equal(ours, recorded[case["key"]]), case
+
+
+@each_golden_set
+def test_sampler_noise_stream(golden_set: str) -> None:
+    recorded = Tensors(golden_set, "noise.safetensors")
+    for case in load_json(golden_set, "noise.json")["default_noise_sampler"]:
+        like = torch.zeros(tuple(case["shape"]))
+        state = sampler_generator(int(case["seed"]))
+        for draw in recorded[case["key"]]:
+            stream = NoiseStream(state)
+            assert torch.equal(stream(like), draw), case
+            state = stream.state()
+
+
+def test_a_stream_leaves_the_state_it_started_from() -> None:
+    state = sampler_generator(5)
+    before = state.clone()
+    first = NoiseStream(state)(torch.zeros(3, 7))
+    assert torch.equal(state, before)
+    assert torch.equal(NoiseStream(state)(torch.zeros(3, 7)), first)
+    assert torch.equal(NoiseStream(state).state(), before)
+
+
+def test_the_highest_seed_wraps_around() -> None:
+    assert torch.equal(sampler_generator(2**64 - 1), torch.Generator().manual_seed(0).get_state())
