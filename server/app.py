@@ -52,6 +52,8 @@ _GET: dict[str, Handler] = {
     "/features": system.get_features,
     "/nodeloom/requests/{request_id}/graph": nodeloom.get_request_graph,
     "/nodeloom/executors": nodeloom.get_executors,
+    "/healthz": system.get_healthz,
+    "/readyz": system.get_readyz,
     "/": frontend.get_index,
 }
 _POST: dict[str, Handler] = {
@@ -102,8 +104,6 @@ def build_app(settings: Settings, coordinator: Coordinator) -> web.Application:
             app.router.add_get(prefix + path, handler)
         for path, handler in _POST.items():
             app.router.add_post(prefix + path, handler)
-    app.router.add_get("/healthz", system.get_healthz)
-    app.router.add_get("/readyz", system.get_readyz)
     app.router.add_get("/{path:.*}", frontend.get_file)  # last: whatever is left
     app.on_shutdown.append(close_sockets)
     return app

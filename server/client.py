@@ -154,6 +154,13 @@ class ServerClient:
         await self._ask("POST", "/queue", {"delete": [prompt_id]})
         await self._ask("POST", "/interrupt", {"prompt_id": prompt_id})
 
+    async def num_executors(self) -> int:
+        """How many executors have joined: nodeloom's own surface. Raises: ServerUnreachable."""
+        status, executors = await self._ask("GET", "/nodeloom/executors")
+        if status != 200 or not isinstance(executors, list):
+            raise ServerUnreachable(f"GET /nodeloom/executors answered {status}")
+        return len(executors)
+
     async def download(self, picture: SavedPicture, folder: Path) -> Path:
         """Fetch a picture into `folder`, below its subfolder; a name taken by another picture gets
         a number. Raises: UnsafeName: the server's name leaves the folder. ServerUnreachable."""

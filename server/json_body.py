@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Final, NoReturn
 
 from aiohttp import web
@@ -34,7 +35,7 @@ def parse(body: bytes) -> object:
         raise _bad("nested too deeply") from problem
     except ValueError as problem:  # bad JSON, bad UTF-8, an integer of too many digits
         raise _bad(str(problem)) from problem
-    _check_depth_and_integers(value)
+    check_storable(value)
     if b"\\u" in body:
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -43,8 +44,11 @@ def parse(body: bytes) -> object:
     return value
 
 
-def _check_depth_and_integers(value: object) -> None:
-    """Walks level by level: no recursion, so that depth can't hurt."""
+def check_storable(value: object) -> None:
+    """Whether a JSON value survives being stored. Raises: BadRequest: depth, or a number.
+
+    Walks level by level: no recursion, so that depth can't hurt.
+    """
     level = [value]
     for _ in range(MAX_DEPTH):
         below: list[object] = []
@@ -55,6 +59,8 @@ def _check_depth_and_integers(value: object) -> None:
                 below.extend(item)
             elif isinstance(item, int) and not MIN_INTEGER <= item <= MAX_INTEGER:
                 raise _bad("an integer beyond 64 bits")
+            elif isinstance(item, float) and not math.isfinite(item):
+                raise _bad("a number that is not finite")
         if not below:
             return
         level = below

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import yaml
 
@@ -166,6 +166,6 @@ def _read_section(
         if not isinstance(value, str):
             raise SettingsProblem(f"model paths {file}, section {title}, key {key}: must be text")
         kind = _OLD_NAMES.get(str(key), str(key))
-        for line in cast(str, value).split("\n"):
+        for line in value.split("\n"):
             if line.strip():
                 yield kind, (base / Path(line.strip()).expanduser()), is_default

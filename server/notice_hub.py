@@ -6,7 +6,7 @@ import logging
 from typing import Final, Protocol
 
 from ..runtime.ids import ClientId
-from ..runtime.notices import AnyNotice
+from ..runtime.notices import AnyNotice, QueueChanged
 from .comfy_notices import Audience, Frame, SocketFlags, audience, frames
 
 log: Final = logging.getLogger(__name__)
@@ -53,8 +53,7 @@ class NoticeHub:
             case Audience.EVERYBODY:
                 hearers = list(self._listeners.values())
             case Audience.OWNER:
-                owner = self._listeners.get(_owner(notice))
-                hearers = [] if owner is None else [owner]
+                hearers = self._owner_of(notice)
         encoded: dict[SocketFlags, list[Frame]] = {}
         for listener in hearers:
             if listener.flags not in encoded:
@@ -62,9 +61,9 @@ class NoticeHub:
             for frame in encoded[listener.flags]:
                 listener.offer(frame)
 
-
-def _owner(notice: AnyNotice) -> ClientId:
-    client_id: ClientId | None = getattr(notice, "client_id", None)
-    if client_id is None:
-        raise TypeError(f"{type(notice).__name__} has no owner")
-    return client_id
+    def _owner_of(self, notice: AnyNotice) -> list[Listener]:
+        """The owner's socket; nobody where it is gone: what is told meanwhile is lost."""
+        if isinstance(notice, QueueChanged) or notice.client_id is None:
+            return []
+        listener = self._listeners.get(notice.client_id)
+        return [] if listener is None else [listener]

@@ -11,16 +11,15 @@ import asyncio
 import logging
 import os
 import secrets
-import sys
 import time
 from pathlib import Path
 
-import msgspec
 import psutil
 
 from ..runtime.config import ExecutorSettings, Settings
 from ..runtime.coordinator.service import Coordinator
 from ..runtime.errors import SettingsProblem
+from ..runtime.executor.main import executor_command
 from ..runtime.ids import ExecutorId
 
 log = logging.getLogger(__name__)
@@ -51,7 +50,9 @@ class Supervisor:
         for index, device in enumerate(devices):
             executor = ExecutorId(f"{device.partition(':')[0]}{index}")
             keeper = self._keep(executor, device, num_threads, memory_bytes)
-            self._keepers.append(asyncio.get_running_loop().create_task(keeper))
+            task = asyncio.get_running_loop().create_task(keeper)
+            task.add_done_callback(self._coordinator.watch)
+            self._keepers.append(task)
 
     async def stop(self) -> None:
         """End all executors."""
@@ -126,10 +127,7 @@ class Supervisor:
 async def _spawn(settings: ExecutorSettings) -> asyncio.subprocess.Process:
     """A child in a session of its own, so that Ctrl-C reaches the server alone."""
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "nodeloom.runtime.executor.main",
-        msgspec.json.encode(settings).decode(),
+        *executor_command(settings),
         stdin=asyncio.subprocess.PIPE,
         start_new_session=True,
     )

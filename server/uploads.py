@@ -5,8 +5,8 @@ Source: spec comfyui-api/api.md, section 9, POST /upload/image.
 
 from __future__ import annotations
 
+import errno
 import filecmp
-import itertools
 import os
 import secrets
 import shutil
@@ -17,6 +17,10 @@ from .files import UnsafeName, resolve_under
 
 MAX_TWINS: Final = 10_000
 _PREFIX: Final = ".nodeloom-upload-"
+# A full disk or a folder without permission is no fault of the name.
+_NAME_FAULTS: Final = frozenset(
+    (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+)
 
 
 def staging_file(folder: Path) -> Path:
@@ -44,6 +48,8 @@ def keep(staged: Path, root: Path, subfolder: str, name: str, *, overwrite: bool
             return name
         return _keep_beside(staged, target, name)
     except OSError as problem:
+        if problem.errno not in _NAME_FAULTS:
+            raise
         raise UnsafeName(f"not a usable name: {problem.strerror}", name=name) from problem
 
 
@@ -51,7 +57,7 @@ def _keep_beside(staged: Path, target: Path, name: str) -> str:
     stem, suffix = os.path.splitext(name)
     for number in range(MAX_TWINS):
         candidate = name if number == 0 else f"{stem} ({number}){suffix}"
-        place = target.with_name(os.path.basename(candidate))
+        place = target if number == 0 else target.with_name(os.path.basename(candidate))
         if _claim(staged, place) or filecmp.cmp(staged, place, shallow=False):
             return candidate
     raise UnsafeName("too many files have this name", name=name)
@@ -79,6 +85,6 @@ def _replace(staged: Path, target: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what uploads left behind when the server was killed."""
-    for left in itertools.islice(folder.glob(f"{_PREFIX}*"), 1000):
+    """Remove what uploads left in `folder` when a server was killed."""
+    for left in folder.glob(f"{_PREFIX}*"):
         left.unlink(missing_ok=True)

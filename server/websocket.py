@@ -25,6 +25,7 @@ MAX_QUEUED_FRAMES: Final = 4096
 MAX_QUEUED_BYTES: Final = 32 * 1024 * 1024
 MAX_SOCKETS: Final = 1024
 SEND_TIMEOUT_S: Final = 60.0
+GOODBYE_TIMEOUT_S: Final = 2.0
 
 SOCKETS: web.AppKey[set[ClientSocket]] = web.AppKey("sockets", set)
 
@@ -128,7 +129,7 @@ async def get_ws(request: web.Request) -> web.WebSocketResponse:
     sockets = request.app[SOCKETS]
     if len(sockets) >= MAX_SOCKETS:
         raise web.HTTPServiceUnavailable(text="Too many sockets are open.")
-    socket = web.WebSocketResponse(max_msg_size=MAX_INCOMING_BYTES)
+    socket = web.WebSocketResponse(max_msg_size=MAX_INCOMING_BYTES, timeout=GOODBYE_TIMEOUT_S)
     await socket.prepare(request)
     client_id = ClientId(request.query.get("clientId") or uuid.uuid4().hex)
     coordinator, hub = request.app[COORDINATOR], request.app[NOTICE_HUB]
@@ -150,4 +151,5 @@ async def get_ws(request: web.Request) -> web.WebSocketResponse:
 
 async def close_sockets(app: web.Application) -> None:
     """Close every socket, so that the server can stop."""
-    await asyncio.gather(*(client.close() for client in list(app[SOCKETS])))
+    sockets = app[SOCKETS]
+    await asyncio.gather(*(client.close() for client in sockets.copy()))

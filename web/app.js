@@ -98,8 +98,12 @@ class App {
    * @param {any} data
    */
   #hear(type, data) {
-    if (type === "status") this.#readQueue();
-    else this.#attempt(() => this.watch.hear(type, data));
+    if (type === "status") {
+      this.#readQueue();
+      this.#tick();
+    } else {
+      this.#attempt(() => this.watch.hear(type, data));
+    }
   }
 
   async #runSample() {

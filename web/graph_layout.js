@@ -9,6 +9,7 @@ export const BOX_WIDTH = 188;
 const GAP_ALONG = 44; // between layers
 const GAP_ACROSS = 14; // between boxes of one layer
 const MARGIN = 6;
+const MOST_BESIDE = 2; // boxes beside each other on a narrow page
 
 const HEAD_HEIGHT = 74; // the four lines of text
 const STRIP_PADDING = 10;
@@ -70,7 +71,7 @@ export function boxHeight(numNodes) {
  * @returns {Layout}
  */
 export function layOut(groups, links, isVertical) {
-  const layers = orderLayers(groups, links);
+  const layers = orderLayers(groups, links).flatMap((keys) => (isVertical ? rowsOf(keys) : [keys]));
   const sizes = new Map(groups.map((group) => [group.key, sizeOf(group)]));
   const along = isVertical ? "height" : "width";
   const across = isVertical ? "width" : "height";
@@ -94,6 +95,17 @@ export function layOut(groups, links, isVertical) {
   return isVertical
     ? { width: breadth, height: length, boxes, lines }
     : { width: length, height: breadth, boxes, lines };
+}
+
+/**
+ * @param {string[]} keys of one layer
+ * @returns {string[][]} as rows that fit a narrow page
+ */
+function rowsOf(keys) {
+  const count = Math.ceil(keys.length / MOST_BESIDE);
+  return Array.from({ length: count }, (_, row) =>
+    keys.slice(row * MOST_BESIDE, (row + 1) * MOST_BESIDE),
+  );
 }
 
 /**

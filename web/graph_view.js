@@ -12,7 +12,7 @@ import { foldGraph, groupExecutors, groupModel, groupState, groupWork } from "./
 const NARROW_PX = 640;
 const LEAST_SCALE = 0.62; // below this the text can't be read: scroll instead
 const TITLE_CHARS = 20;
-const LINE_CHARS = 29;
+const LINE_CHARS = 26;
 
 export class GraphView {
   /**
@@ -54,6 +54,13 @@ export class GraphView {
     this.#draw();
     this.#tellSettled();
     this.#showDetail();
+  }
+
+  /** The request succeeded, so every node is done, whatever was told and got lost on the way. */
+  finish() {
+    for (const { node } of [...this.cells.values()]) {
+      if (node.state !== "done") this.update(node.id, "done", node.executor);
+    }
   }
 
   /** How many DAG nodes are done, of how many. */
@@ -150,7 +157,7 @@ export class GraphView {
       svg("text", { class: "box-title", x: 10, y: 19 }, shorten(name, TITLE_CHARS)),
       svg("text", { class: "box-id", x: at.width - 10, y: 19 }, `#${shorten(group.key, 6)}`),
       svg("text", { class: "box-work", x: 10, y: 35 }, shorten(groupWork(group), LINE_CHARS)),
-      svg("text", { class: "box-model", x: 10, y: 49 }, shorten(model || "no weights", LINE_CHARS)),
+      svg("text", { class: "box-model", x: 10, y: 49 }, shorten(fileStem(model) || "no weights", LINE_CHARS)),
       status,
     );
     cellsOf(group.nodes.length).forEach((place, index) => {
@@ -249,6 +256,14 @@ export class GraphView {
       ),
     );
   }
+}
+
+/**
+ * @param {string} model a model's label, `family/role:file.safetensors`
+ * @returns {string} what tells it apart where there is little room; the op tells its role
+ */
+function fileStem(model) {
+  return model.slice(model.indexOf(":") + 1).replace(/\.safetensors$/, "");
 }
 
 /**

@@ -33,6 +33,7 @@ export class ProgressView {
   begin(title, line) {
     this.heading.textContent = title;
     this.#setState("active");
+    this.bar.hidden = false;
     this.bar.value = 0;
     this.bar.max = 1;
     this.say(line);

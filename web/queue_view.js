@@ -11,6 +11,7 @@ import { html } from "./elements.js";
  * @property {any} prompt
  * @property {boolean} isOurs whether its messages come to this page's socket
  * @property {"running" | "waiting" | "done" | "failed" | "stopped"} state
+ * @property {number | null} [seconds] how long it ran, once it has ended
  */
 
 /**
@@ -35,7 +36,17 @@ export function rowOfEntry(entry, clientId) {
   const names = (entry.status?.messages ?? []).map((message) => message[0]);
   const wasStopped = names.includes("execution_interrupted");
   const state = entry.status?.completed ? "done" : wasStopped ? "stopped" : "failed";
-  return rowOf(entry.prompt, state, clientId);
+  return { ...rowOf(entry.prompt, state, clientId), seconds: secondsOf(entry) };
+}
+
+/**
+ * @param {any} entry of the history
+ * @returns {number | null} from its start to its end; null if it never started
+ */
+export function secondsOf(entry) {
+  const times = (entry.status?.messages ?? []).map((message) => message[1]?.timestamp);
+  const known = times.filter((time) => typeof time === "number");
+  return known.length < 2 ? null : (known[known.length - 1] - known[0]) / 1000;
 }
 
 /**
@@ -111,7 +122,7 @@ export class QueueView {
         onclick: () => this.listener.onSelect(row),
       },
       html("span", { class: "name" }, row.title),
-      html("span", { class: "badge", "data-state": row.state }, row.state),
+      html("span", { class: "badge", "data-state": row.state }, badge(row)),
     );
     const item = html("li", { "data-request": row.id, "data-state": row.state }, select);
     if (row.state === "running" || row.state === "waiting") {
@@ -131,4 +142,12 @@ export class QueueView {
     }
     return item;
   }
+}
+
+/**
+ * @param {RequestRow} row
+ * @returns {string}
+ */
+function badge(row) {
+  return typeof row.seconds === "number" ? `${row.state} · ${row.seconds.toFixed(1)} s` : row.state;
 }

@@ -4,6 +4,7 @@
  */
 
 import * as api from "./api.js";
+import { secondsOf } from "./queue_view.js";
 import { nodeNames } from "./workflow.js";
 
 /** @typedef {import("./queue_view.js").RequestRow} RequestRow */
@@ -47,26 +48,31 @@ export class RequestWatch {
   /** Ask the server how the request stands; after a reconnect, or when nobody tells us. */
   async reread() {
     const id = this.id;
-    if (id === null) return;
-    await this.#readGraph(id);
-    const entry = await api.historyEntry(id);
+    if (id === null || this.isOver) return;
+    let entry = await api.historyEntry(id);
+    if (entry === null && id === this.id) {
+      // A request that ends between the two answers has no graph any more, but a history entry.
+      if (!(await this.#readGraph(id))) entry = await api.historyEntry(id);
+    }
     if (entry !== null && id === this.id) this.#end(entry);
   }
 
-  /** @param {string} id */
+  /**
+   * @param {string} id
+   * @returns {Promise<boolean>} whether the server has a graph of it
+   */
   async #readGraph(id) {
     this.missed ??= [];
     const answer = await api.graph(id);
-    if (id !== this.id) return; // another request is looked at by now
+    if (id !== this.id) return true; // another request is looked at by now
     if (answer !== null) {
       this.#keep(id, answer);
       this.graphView.show(answer, this.names);
       for (const change of this.missed ?? []) this.#applyMissed(answer, change);
       this.progressView.setDone(this.graphView.done);
-    } else if (!this.kept.has(id)) {
-      this.graphView.clear("The server keeps a graph only while its request is in the queue.");
     }
     this.missed = null;
+    return answer !== null;
   }
 
   /**
@@ -141,10 +147,14 @@ export class RequestWatch {
   /** @param {any} entry of the history */
   #end(entry) {
     this.isOver = true;
+    if (!this.kept.has(this.id)) {
+      this.graphView.clear("The server keeps a graph only while its request is in the queue.");
+    }
     const told = new Map(entry.status?.messages ?? []);
     this.progressView.addPictures(pictures(entry.outputs ?? {}));
     if (entry.status?.completed) {
-      const seconds = secondsBetween(told.get("execution_start"), told.get("execution_success"));
+      this.graphView.finish();
+      const seconds = secondsOf(entry);
       this.progressView.succeed(seconds === null ? "Done." : `Done in ${seconds.toFixed(1)} s.`);
     } else if (told.has("execution_interrupted")) {
       this.progressView.stop("Cancelled.");
@@ -170,14 +180,4 @@ function pictures(outputs) {
   return Object.values(outputs)
     .flatMap((ui) => (Array.isArray(ui?.images) ? ui.images : []))
     .filter((image) => typeof image?.filename === "string");
-}
-
-/**
- * @param {any} start
- * @param {any} end
- * @returns {number | null}
- */
-function secondsBetween(start, end) {
-  const known = typeof start?.timestamp === "number" && typeof end?.timestamp === "number";
-  return known ? (end.timestamp - start.timestamp) / 1000 : null;
 }

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from ..builder import GraphBuilder
 from ..catalog import Catalog
-from ..errors import GraphBroken, ImportProblem
+from ..errors import GraphBroken, ImportProblem, ImportRejected
 from ..handles import Scalar
 from ..ir import Edge, Graph, Member, NodeId, Pending
 from ..nodes.literals import InputRefused
-from ..nodes.lowering import Constant, KnownValues, Lowering, NeedsValue, Value
+from ..nodes.lowering import Constant, GraphTooLarge, KnownValues, Lowering, NeedsValue, Value
 from ..nodes.registry import Registry
 from ..passes.base import run_passes
 from ..passes.context import PassContext
@@ -105,10 +105,11 @@ class _Importer:
     problems: list[ImportProblem] = field(default_factory=list)
 
     def run(self, roots: tuple[str, ...]) -> _Lowered:
+        outputs = frozenset(roots)
         for node_id in _upstream_first(self.prompt, roots, self.registry):
             node = self.prompt.nodes[node_id]
             nodes = self._lower(node)
-            is_output = node_id in roots
+            is_output = node_id in outputs
             self.builder.add_member(
                 Member(
                     node_id=node_id,
@@ -120,8 +121,7 @@ class _Importer:
             for dag_node in nodes if is_output else ():
                 self.builder.add_sink(dag_node)
         if self.problems:
-            erring = [problem.node_id for problem in self.problems]
-            raise outputs_failed(self.problems, erring, dict.fromkeys(erring, roots))
+            raise self._rejection()
         return _Lowered(self.builder.build(), frozenset(self.wanted))
 
     def _lower(self, node: PromptNode) -> tuple[NodeId, ...]:
@@ -147,6 +147,8 @@ class _Importer:
             self._leave_pending(node, needs.edges, inputs)
         except InputRefused as refused:
             self.problems.append(at_node(node, refused.complaint))
+            if isinstance(refused, GraphTooLarge):
+                raise self._rejection() from refused
         return tuple(lowering.nodes)
 
     def _inputs(self, node: PromptNode) -> tuple[dict[str, Value], bool]:
@@ -161,6 +163,11 @@ class _Importer:
             else:
                 is_waiting = True
         return values, is_waiting
+
+    def _rejection(self) -> ImportRejected:
+        """All problems so far; the text at the top is of every one."""
+        erring = [problem.node_id for problem in self.problems]
+        return outputs_failed(self.problems, erring, {})
 
     def _leave_pending(
         self, node: PromptNode, waits_for: tuple[Edge, ...], inputs: Mapping[str, Value]

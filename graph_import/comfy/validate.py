@@ -6,8 +6,9 @@ depth has no limit but the number of nodes. Source: spec comfyui-api/validation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,8 @@ from ..nodes.schema import InputConfig, InputSpec
 from . import problems
 from .api_format import JsonValue, Link, PromptGraph, PromptNode, parse_prompt
 from .node_check import Fault, NodeChecker
+
+MAX_LISTED_OUTPUTS: Final = 100_000  # erring nodes times failed outputs would be 10^8
 
 
 class Validated(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,12 +74,10 @@ def validate(
                 f"Cannot execute because node {node.class_type} does not exist.",
                 f"Node ID '#{node.id}'",
             )
-    roots = [
-        node.id
-        for node in prompt.nodes.values()
-        if registry[node.class_type].schema.is_output_node
-        and (not isinstance(targets, list) or node.id in targets)
-    ]
+    roots = [n.id for n in prompt.nodes.values() if registry[n.class_type].schema.is_output_node]
+    if isinstance(targets, list):
+        chosen = {target for target in targets if isinstance(target, str)}
+        roots = [root for root in roots if root in chosen]
     if not roots:
         raise ImportRejected("prompt_no_outputs", "Prompt has no outputs")
     return _Validation(prompt, registry, catalog).run(roots)
@@ -92,15 +93,14 @@ class _Validation:
         self._verdicts: dict[str, bool] = {}
         self._problems: dict[str, list[ImportProblem]] = {}
         self._dependent_outputs: dict[str, list[str]] = {}
+        self._num_listed = 0
         self._checked: dict[str, PromptNode] = {}
 
     def run(self, roots: list[str]) -> Validated:
         for root in roots:
             self._walk(root)
             if not self._verdicts[root]:
-                # As in ComfyUI: a failed output is listed at every erring node found so far.
-                for node_id in self._problems:
-                    self._dependent_outputs.setdefault(node_id, []).append(root)
+                self._list_failed(root)
         found = tuple(problem for of_node in self._problems.values() for problem in of_node)
         dependent_outputs = {n: tuple(outputs) for n, outputs in self._dependent_outputs.items()}
         valid = tuple(root for root in roots if self._verdicts[root])
@@ -112,6 +112,15 @@ class _Validation:
             problems=found,
             dependent_outputs=dependent_outputs,
         )
+
+    def _list_failed(self, root: str) -> None:
+        """As in ComfyUI, at every erring node found so far; of very many only at its own errors."""
+        erring: Iterable[str] = self._problems
+        if self._num_listed + len(self._problems) > MAX_LISTED_OUTPUTS:
+            erring = [root] if root in self._problems else []
+        for node_id in erring:
+            self._dependent_outputs.setdefault(node_id, []).append(root)
+            self._num_listed += 1
 
     def _walk(self, root: str) -> None:
         """Give `root` and all that it needs a verdict."""

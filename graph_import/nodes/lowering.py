@@ -22,7 +22,7 @@ from .literals import Complaint, InputRefused, check_choice, check_range, conver
 from .op_table import OPS
 from .schema import NodeSchema
 
-MAX_GRAPH_NODES: Final = 50_000
+MAX_GRAPH_NODES: Final = 20_000
 MAX_GRAPH_NUMBERS: Final = 5_000_000  # floats in tuples: every node carries its own on the wire
 
 
@@ -49,6 +49,10 @@ class NeedsValue(Exception):  # noqa: N818
         self.edges = edges
 
 
+class GraphTooLarge(InputRefused):
+    """The prompt becomes more DAG nodes, or heavier ones, than a request may have."""
+
+
 class KnownValues(msgspec.Struct, frozen=True, kw_only=True):
     """Values that edges turned out to carry, by (producer, port).
 
@@ -58,6 +62,18 @@ class KnownValues(msgspec.Struct, frozen=True, kw_only=True):
 
     by_edge: Mapping[tuple[NodeId, int], Scalar] = msgspec.field(default_factory=dict)
     by_content: Mapping[tuple[str, int], Scalar] = msgspec.field(default_factory=dict)
+
+    def has(self, edge: Edge, signature: str) -> bool:
+        """Whether the value on `edge`, whose producer has `signature`, is known."""
+        return (edge.source, edge.port) in self.by_edge or (
+            (signature, edge.port) in self.by_content
+        )
+
+    def value(self, edge: Edge, signature: str) -> Scalar:
+        """That value. Raises: KeyError: it is not known."""
+        if (edge.source, edge.port) in self.by_edge:
+            return self.by_edge[edge.source, edge.port]
+        return self.by_content[signature, edge.port]
 
 
 def dag_id(node_id: str, part: str | None = None) -> NodeId:
@@ -73,8 +89,8 @@ def dag_id(node_id: str, part: str | None = None) -> NodeId:
 class Lowering:
     """One ComfyUI node on its way into the DAG.
 
-    `known` has values that edges turned out to carry; only `constant` and what stands on it look at
-    them, so what is already lowered comes out the same when more is known.
+    `known` has values that edges turned out to carry. Only what asks for a constant looks at them;
+    an edge stays an edge, so what is already lowered comes out the same when more is known.
     """
 
     node_id: str
@@ -86,11 +102,20 @@ class Lowering:
     nodes: list[NodeId] = field(default_factory=list)
 
     def require(self, *names: str) -> None:
-        """Ask for several constants at once. Raises: NeedsValue: with all edges not known yet."""
-        edges = [self.inputs[name] for name in names]
-        unknown = tuple(e for e in edges if isinstance(e, Edge) and not self._is_known(e))
+        """Ask for several constants at once.
+
+        Raises: InputRefused: one that is known makes no sense; NeedsValue: with all edges that are
+        not known yet.
+        """
+        unknown: list[Edge] = []
+        for name in names:
+            value = self.inputs[name]
+            if isinstance(value, Edge) and not self._is_known(value):
+                unknown.append(value)
+            else:
+                self._constant(name)
         if unknown:
-            raise NeedsValue(unknown)
+            raise NeedsValue(tuple(unknown))
 
     def integer(self, name: str) -> int:
         """The constant `name`, converted and in range. Raises: NeedsValue, InputRefused."""
@@ -128,7 +153,7 @@ class Lowering:
     ) -> tuple[Edge, ...]:
         """Add a DAG node; constants among `args` become params. Returns an edge per output.
 
-        Raises: InputRefused: the graph grows over the limits.
+        Raises: GraphTooLarge.
         """
         spec = OPS[op]
         params: dict[str, ParamValue] = {}
@@ -159,23 +184,17 @@ class Lowering:
         )
 
     def _is_known(self, edge: Edge) -> bool:
-        return (edge.source, edge.port) in self.known.by_edge or (
-            (self.builder.signature(edge.source), edge.port) in self.known.by_content
-        )
-
-    def _known(self, edge: Edge) -> Scalar:
-        if (edge.source, edge.port) in self.known.by_edge:
-            return self.known.by_edge[edge.source, edge.port]
-        return self.known.by_content[self.builder.signature(edge.source), edge.port]
+        return self.known.has(edge, self.builder.signature(edge.source))
 
     def _constant(self, name: str) -> Any:
-        self.require(name)
         spec = self.schema.input(name)
         match self.inputs[name]:
             case Constant(value=value):
                 given = value
             case Edge() as edge:
-                given = self._known(edge)
+                if not self._is_known(edge):
+                    raise NeedsValue((edge,))
+                given = self.known.value(edge, self.builder.signature(edge.source))
             case Handle():
                 raise self.refusal(name, f"a {spec.type} was expected")
         config = partial(spec.config, self.catalog)
@@ -189,7 +208,7 @@ class Lowering:
         num_nodes, num_numbers = self.builder.num_nodes, self.builder.num_numbers
         if num_nodes < MAX_GRAPH_NODES and num_numbers < MAX_GRAPH_NUMBERS:
             return
-        raise InputRefused(
+        raise GraphTooLarge(
             Complaint(
                 type="prompt_too_large",
                 message="Prompt is too large",

@@ -60,7 +60,8 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
     def shown(self, catalog: Catalog) -> InputConfig:
         """The config as object_info shows it: an options object that is not declared is absent."""
         config = self.config(catalog)
-        return config if self.options is not None else config[:1]
+        has_options = self.options is not None or not self.is_listed
+        return config if has_options else config[:1]
 
 
 class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from .verify import verify
 
 
 class Pass(Protocol):
-    """Graph to Graph; what the sinks do stays the same."""
+    """Graph to Graph, the same object if nothing changed; what the sinks do stays the same."""
 
     def __call__(self, graph: Graph, context: PassContext) -> Graph: ...
 
@@ -21,9 +21,14 @@ PASSES: Final[tuple[Pass, ...]] = (prune, dedupe)
 
 
 def run_passes(graph: Graph, context: PassContext | None = None) -> Graph:
-    """All passes; the verifier before, between and after them. Raises: GraphBroken."""
+    """All passes; the verifier before them and after each that changed something.
+
+    Raises: GraphBroken.
+    """
     verify(graph)
     for run in PASSES:
-        graph = run(graph, context or PassContext())
-        verify(graph)
+        changed = run(graph, context or PassContext())
+        if changed is not graph:
+            verify(changed)
+        graph = changed
     return graph

@@ -21,6 +21,8 @@ def dedupe(graph: Graph, context: PassContext) -> Graph:
         rival = chosen.get(node.signature)
         if rival is None or (node.id in context.keep and rival.id not in context.keep):
             chosen[node.signature] = node
+    if len(chosen) == len(graph.nodes):
+        return graph
     renamed = {node.id: chosen[node.signature].id for node in graph.nodes}
     owners = {node.id: node.origin.node_id for node in chosen.values()}
     members = [_shared(member, renamed, owners) for member in graph.members]

@@ -17,6 +17,8 @@ def prune(graph: Graph, context: PassContext) -> Graph:
         if node.id in needed:
             needed.update(edge.source for _, edge in node.inputs)
     nodes = [node for node in graph.nodes if node.id in needed]
+    if len(nodes) == len(graph.nodes):
+        return graph
     members = [
         msgspec.structs.replace(member, nodes=tuple(n for n in member.nodes if n in needed))
         for member in graph.members

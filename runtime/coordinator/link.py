@@ -17,7 +17,7 @@ import zmq.asyncio
 
 from ..ids import ExecutorId
 from ..protocol import PROTOCOL_VERSION, BatchDone, FromExecutor, Heartbeat, Hello, ToExecutor
-from ..wire import WireProblem, decode_from_executor, encode
+from ..wire import WireProblem, bound, decode_from_executor, encode
 
 Clock = Callable[[], float]  # monotonic seconds
 
@@ -50,6 +50,7 @@ class ExecutorLink:
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.LINGER, 500)
+        bound(self._socket)
         self._socket.bind(self.endpoint)
 
     def data_endpoint(self, executor: ExecutorId, incarnation: str) -> str:

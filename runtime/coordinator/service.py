@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 
 import msgspec
 
@@ -322,14 +322,14 @@ class Coordinator:
                 log.error("executor_silent", extra={"executor": peer.executor})
                 await self.executor_exited(peer.executor, peer.incarnation, "no sign of life")
 
-    def _spawn(self, work: asyncio.coroutines.Coroutine[object, object, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self.watch)
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        """A task of ours failed: that is our bug, and the server must not go on half alive."""
-        self._tasks.discard(task)
+    def watch(self, task: asyncio.Task[None]) -> None:
+        """Done-callback of tasks that must not fail: our bug, so the server must not go on."""
         if task.cancelled() or task.exception() is None:
             return
         if self.failure is not None and not self.failure.done():

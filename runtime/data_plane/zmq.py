@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -125,21 +126,27 @@ class TensorFetcher:
         self._device = device
         self._timeout_s = timeout_s
         self._channels: dict[str, _Channel] = {}
+        self._given_up: dict[str, float] = {}  # endpoint -> when it may be asked again
         self._lock = threading.Lock()
 
     def fetch(self, ref: TensorRef) -> torch.Tensor:
         """A copy of the tensor.
 
         Raises:
-            PeerUnreachable: nobody answers at its endpoint, or sent nothing for `timeout_s`.
+            PeerUnreachable: nobody answers at its endpoint, or sent nothing for `timeout_s`; it is
+                then not asked again for as long, so that many tensors don't wait one by one.
             InputsLost: its holder does not have it (any more), or has something else.
         """
         with self._lock:
+            if self._given_up.get(ref.endpoint, 0.0) > time.monotonic():
+                raise _unreachable(ref, "its executor did not answer a moment ago")
             try:
                 tensor = self._channel(ref.endpoint).fetch(ref, self._timeout_s)
-            except InputsLost:
+            except InputsLost as problem:
                 # Answers to chunks that were asked for may still come: they die with the socket.
                 self._channels.pop(ref.endpoint).close()
+                if isinstance(problem, PeerUnreachable):
+                    self._give_up(ref.endpoint)
                 raise
             except (ValueError, zmq.ZMQError) as problem:
                 raise lost(ref, f"the ref makes no sense: {problem}") from problem
@@ -150,6 +157,11 @@ class TensorFetcher:
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
+
+    def _give_up(self, endpoint: str) -> None:
+        now_s = time.monotonic()
+        self._given_up = {peer: at_s for peer, at_s in self._given_up.items() if at_s > now_s}
+        self._given_up[endpoint] = now_s + self._timeout_s
 
     def _channel(self, endpoint: str) -> _Channel:
         """The living connection to `endpoint`; a new one also buries those of dead executors."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Final, assert_never
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 import zmq
 
 from ..config import ExecutorSettings

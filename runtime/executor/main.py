@@ -82,7 +82,7 @@ def run(settings: ExecutorSettings) -> None:
     from ..data_plane.local import LocalPlane
     from ..data_plane.routes import ExecutorPlane
     from ..data_plane.zmq import TensorFetcher, TensorServer
-    from ..models.registry import build
+    from ..models.registry import build, import_libraries
     from ..ops.registry import body
     from .batch_runner import BatchRunner
     from .io_thread import IoThread
@@ -109,6 +109,8 @@ def run(settings: ExecutorSettings) -> None:
     io = IoThread(settings, context, plane, server, inbox, loop.stop, lambda: orphaned(settings))
     io.start()
     try:
+        if inbox.empty():  # nearly every workflow needs them: 3 s that its first model saves
+            import_libraries()
         loop.run(io)
     finally:
         io.finish()

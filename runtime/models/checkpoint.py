@@ -7,9 +7,11 @@ Source: design notes on models, section 2.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -17,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from ...graph_import.errors import ModelFileProblem
 from ...graph_import.handles import FileIdentity
-from .weight_files import check_unchanged, problem
+from .weight_files import check_unchanged, problem, read_header
 
 # Leftovers that files carry and no model needs; models.md, section 2.
 IGNORED: Final = re.compile(
@@ -148,6 +150,19 @@ def _refuse_gaps(file: FileIdentity, wanted: set[str], found: set[str]) -> None:
                 reason=f"weights are {what}",
                 names=sorted(names)[:20],
             )
+
+
+def estimate_bytes(file: FileIdentity, prefixes: tuple[str, ...]) -> int:
+    """Bytes that a part will hold as float32, at most: from the file's header, before it is read.
+
+    Raises: ModelFileProblem: the file changed or is damaged.
+    """
+    tensors = read_header(Path(file.path)).tensors
+    return sum(
+        math.prod(info.shape) * torch.float32.itemsize
+        for name, info in tensors.items()
+        if name.startswith(prefixes)
+    )
 
 
 def count_bytes(module: torch.nn.Module) -> int:

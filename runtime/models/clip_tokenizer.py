@@ -26,7 +26,7 @@ from ..sampling.prompt_text import parse_weights
 CHUNK_LENGTH: Final = 77
 BEGIN_ID: Final = 49406
 END_ID: Final = 49407
-MIN_CUT_LENGTH: Final = 9  # segments of fewer tokens move to the next chunk whole
+MIN_CUT_LENGTH: Final = 8  # segments of fewer tokens move to the next chunk whole
 MAX_CHUNKS: Final = 256
 MAX_TEXT_CHARS: Final = 100_000
 

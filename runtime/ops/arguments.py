@@ -17,8 +17,10 @@ T = TypeVar("T")
 
 
 def argument(call: OpCall, name: str, kind: type[T]) -> T:
-    """The argument `name`. Raises: NodeFailed: it is missing or of another type."""
+    """The argument `name`, fetched if it is deferred. Raises: NodeFailed: missing, another type."""
     value = call.args.get(name)
+    if callable(value):
+        value = value()
     is_bool_for_int = kind is int and isinstance(value, bool)
     if not isinstance(value, kind) or is_bool_for_int:
         raise NodeFailed(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import torch
 
@@ -21,13 +21,12 @@ from ..sampling.latent_format import from_denoiser_space, noised_start
 from ..sampling.noise import NoiseStream, initial_noise, sampler_generator
 from ..sampling.preview import PREVIEW_METHODS, preview_jpeg
 from ..values import Conditioning, Latent, SamplingRun
+from .arguments import argument, loaded
 from .base import OpCall, OpContext, OpResult
 
 LATENT_PIXELS: Final = 8  # pixels along one side of a latent
 EMPTY_LATENT_CHANNELS: Final = 4
 MAX_LATENT_BYTES: Final = 2**31
-
-T = TypeVar("T")
 
 
 def empty_latent(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
@@ -40,10 +39,10 @@ def empty_latent(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
 
 def _zeros(call: OpCall) -> Latent:
     shape = (
-        _arg(call, "batch_size", int),
+        argument(call, "batch_size", int),
         EMPTY_LATENT_CHANNELS,
-        _arg(call, "height", int) // LATENT_PIXELS,
-        _arg(call, "width", int) // LATENT_PIXELS,
+        argument(call, "height", int) // LATENT_PIXELS,
+        argument(call, "width", int) // LATENT_PIXELS,
     )
     num_bytes = torch.float32.itemsize
     for length in shape:
@@ -62,8 +61,8 @@ def sample_begin(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
 
 
 def _begin(call: OpCall) -> SamplingRun:
-    samples = _arg(call, "latent", Latent).samples
-    model_family, sigmas, seed = _family(call), _sigmas(call), _arg(call, "seed", int)
+    samples = argument(call, "latent", Latent).samples
+    model_family, sigmas, seed = _family(call), _sigmas(call), argument(call, "seed", int)
     if samples.ndim != 4 or samples.shape[1] != model_family.latent_channels:
         raise NodeFailed(
             f"{model_family.name} samples latents [batch, {model_family.latent_channels}, height, "
@@ -92,14 +91,13 @@ def denoise(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
 
     In strict mode every call is a batch of its own.
     """
-    if ctx.model is None:
-        raise NodeFailed("a denoise node needs a denoiser")
+    model = loaded(ctx)
     turns = [_turn(call) for call in calls]
     groups = [[turn] for turn in turns] if ctx.is_strict else [turns]
     results: list[OpResult] = []
     for group in groups:
         ctx.check_cancelled()
-        estimates = guide(ctx.model, [turn.row for turn in group])
+        estimates = guide(model, [turn.row for turn in group])
         results += [
             _advance(turn, estimate, ctx.preview_size)
             for turn, estimate in zip(group, estimates, strict=True)
@@ -108,15 +106,15 @@ def denoise(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
 
 
 def _turn(call: OpCall) -> _Turn:
-    run, sigmas = _arg(call, "state", SamplingRun), _sigmas(call)
-    named = sampler(_arg(call, "sampler", str))
-    evaluation = named.plan(sigmas)[_arg(call, "evaluation", int)]
+    run, sigmas = argument(call, "state", SamplingRun), _sigmas(call)
+    named = sampler(argument(call, "sampler", str))
+    evaluation = named.plan(sigmas)[argument(call, "evaluation", int)]
     x = run.state.x if run.state.x_eval is None else run.state.x_eval
     row = GuidedRow(
         x=x,
         sigma=evaluation.sigma,
-        positive=_arg(call, "positive", Conditioning),
-        negative=_arg(call, "negative", Conditioning),
+        positive=argument(call, "positive", Conditioning),
+        negative=argument(call, "negative", Conditioning),
         cfg_scale=_number(call, "cfg"),
     )
     return _Turn(call=call, run=run, sampler=named, sigmas=sigmas, evaluation=evaluation, row=row)
@@ -138,7 +136,7 @@ def sample_end(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
             outputs=(
                 Latent(
                     samples=from_denoiser_space(
-                        _arg(call, "state", SamplingRun).state.x, _family(call)
+                        argument(call, "state", SamplingRun).state.x, _family(call)
                     )
                 ),
             )
@@ -147,26 +145,13 @@ def sample_end(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     ]
 
 
-def _arg(call: OpCall, name: str, kind: type[T]) -> T:
-    """The argument `name`, fetched if it is deferred. Raises: NodeFailed: missing, or no `kind`."""
-    value = call.args.get(name)
-    if callable(value):
-        value = value()
-    if not isinstance(value, kind):
-        raise NodeFailed(
-            f"input {name!r} must be {kind.__name__}, not {type(value).__name__}",
-            node_id=call.node_id,
-        )
-    return value
-
-
 def _number(call: OpCall, name: str) -> float:
     value = call.args.get(name)
-    return float(value) if isinstance(value, int) else _arg(call, name, float)
+    return float(value) if isinstance(value, int) else argument(call, name, float)
 
 
 def _family(call: OpCall) -> Family:
-    return family(_arg(call, "family", str))
+    return family(argument(call, "family", str))
 
 
 def _sigmas(call: OpCall) -> tuple[float, ...]:

@@ -11,6 +11,7 @@ import asyncio
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,10 +51,31 @@ class RunFailed(NodeloomError):  # noqa: N818
     code = "run_failed"
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser(
-        "run", help="run a workflow on a server", description="Run a workflow on a server."
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    args = _parser().parse_args(arguments)
+    try:
+        prompt = with_settings(read_workflow(args.workflow), args.settings)
+    except (NoWorkflow, BadSetting) as problem:
+        return _report(_refused(problem.message), args.json)
+    work = run_workflow(
+        prompt,
+        title=args.workflow.name,
+        server=args.server,
+        folder=args.output,
+        timeout_s=args.timeout,
+    )
+    try:
+        return _report(asyncio.run(work), args.json)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        tell("interrupted; the server was told to stop the run")
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nodeloom run",
+        description="Run a workflow on a server, show its progress, and save its pictures.",
     )
     parser.add_argument("workflow", type=Path, help="API-format JSON, or a PNG that carries one")
     parser.add_argument("--server", default=DEFAULT_SERVER, help="default: %(default)s")
@@ -72,28 +94,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--timeout", type=_seconds, metavar="S", help="stop the run after this many seconds"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document as result")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the command; returns the exit status."""
-    try:
-        prompt = with_settings(read_workflow(args.workflow), args.settings)
-    except (NoWorkflow, BadSetting) as problem:
-        return _report(_refused(problem.message), args.json)
-    try:
-        outcome = asyncio.run(
-            run_workflow(
-                prompt,
-                title=args.workflow.name,
-                server=args.server,
-                folder=args.output,
-                timeout_s=args.timeout,
-            )
-        )
-    except KeyboardInterrupt:
-        tell("interrupted; the server was told to stop the run")
-        return INTERRUPTED
-    return _report(outcome, args.json)
+    return parser
 
 
 async def run_workflow(
@@ -163,7 +164,7 @@ def _pictures_of(entry: Json | None, prompt: Prompt, prompt_id: str) -> list[Sav
         raise RunFailed("the request was taken out of the server's queue", prompt_id=prompt_id)
     if entry["status"]["completed"]:
         return saved_pictures(entry)
-    told = {name: data for name, data in entry["status"]["messages"]}
+    told = dict(entry["status"]["messages"])
     error = told.get("execution_error")
     if error is None:
         raise RunFailed("the run was interrupted on the server", prompt_id=prompt_id)

@@ -10,13 +10,13 @@ from .workflow_file import Prompt, node_name
 
 
 class RunProgress:
-    """Hears the messages of one request; every node counts as much as the steps that it reports."""
+    """Hears the messages of one request. A node weighs as much as the steps that it asks for."""
 
     def __init__(self, prompt: Prompt, bar: ProgressBar) -> None:
         self._prompt = prompt
         self._bar = bar
-        self._done: dict[str, float] = dict.fromkeys(prompt, 0.0)
-        self._of: dict[str, float] = dict.fromkeys(prompt, 1.0)
+        self._weights = {node_id: _weight(node) for node_id, node in prompt.items()}
+        self._shares = dict.fromkeys(prompt, 0.0)
         self._text = "waiting in the queue"
         self._detail = ""
         self._show()
@@ -26,10 +26,10 @@ class RunProgress:
         data = heard.data
         match heard.type:
             case "execution_cached":
-                for node_id in data.get("nodes", ()):
-                    self._done[node_id] = self._of.get(node_id, 1.0)
+                self._shares |= dict.fromkeys(data.get("nodes", ()), 1.0)
             case "progress_state":
-                self._hear_state(data.get("nodes", {}))
+                for node_id, state in data.get("nodes", {}).items():
+                    self._shares[node_id] = _share(state)
             case "executing":
                 self._detail = ""
                 if data.get("node") is not None:
@@ -38,19 +38,28 @@ class RunProgress:
                 self._text = node_name(self._prompt, str(data.get("node")))
                 self._detail = f"step {data.get('value')} of {data.get('max')}"
             case "execution_success":
-                self._done = dict(self._of)
+                self._shares = dict.fromkeys(self._prompt, 1.0)
                 self._text, self._detail = "done", ""
             case _:
                 return
         self._show()
 
-    def _hear_state(self, nodes: dict[str, Any]) -> None:
-        for node_id, state in nodes.items():
-            most = max(1.0, float(state.get("max", 1.0)))
-            self._of[node_id] = most
-            is_finished = state.get("state") == "finished"
-            self._done[node_id] = most if is_finished else min(most, float(state.get("value", 0.0)))
-
     def _show(self) -> None:
-        share = sum(self._done.values()) / max(1.0, sum(self._of.values()))
-        self._bar.show(share, self._text, self._detail)
+        done = sum(self._shares.get(node, 0.0) * weight for node, weight in self._weights.items())
+        self._bar.show(done / max(1.0, sum(self._weights.values())), self._text, self._detail)
+
+
+def _weight(node: object) -> float:
+    """Steps where the node says how many; 1 for all others."""
+    inputs = node.get("inputs") if isinstance(node, dict) else None
+    steps = inputs.get("steps") if isinstance(inputs, dict) else None
+    if isinstance(steps, bool) or not isinstance(steps, int):
+        return 1.0
+    return float(max(1, steps))
+
+
+def _share(state: dict[str, Any]) -> float:
+    """How much of a node is done, from its entry in a progress picture."""
+    if state.get("state") == "finished":
+        return 1.0
+    return float(state.get("value", 0.0)) / max(1.0, float(state.get("max", 1.0)))

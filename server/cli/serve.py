@@ -17,8 +17,9 @@ from ...runtime.config import Settings, add_flags, read_settings
 from ...runtime.errors import SettingsProblem
 from ...runtime.logs import setup_logging
 from ..app import build_front
-from ..files import prepare_folders
+from ..files import empty_temp, prepare_folders
 from ..supervisor import Supervisor
+from ..uploads import sweep
 
 log: Final = logging.getLogger(__name__)
 
@@ -38,7 +39,9 @@ def main(arguments: Sequence[str]) -> int:
         settings = read_settings(parser.parse_args(arguments), os.environ)
         setup_logging(settings.log_level, "server")
         prepare_folders(settings)
+        sweep(settings.input_directory)
         asyncio.run(serve(settings))
+        empty_temp(settings)
     except SettingsProblem as problem:
         print(f"nodeloom serve: {problem.message}", file=sys.stderr)
         return USAGE_ERROR

@@ -1,4 +1,4 @@
-"""Workflows as files on a command line: read one, and set inputs in it (`--set NODE.input=value`)."""
+"""Workflows as files on a command line: read one, set inputs in it (`--set NODE.input=value`)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,11 @@ _SAFETY: Final = {
     hdrs.X_CONTENT_TYPE_OPTIONS: "nosniff",
     hdrs.REFERRER_POLICY: "same-origin",
 }
-_NEVER_STALE: Final = {hdrs.CACHE_CONTROL: "no-cache", hdrs.PRAGMA: "no-cache", hdrs.EXPIRES: "0"}
+_NEVER_STALE: Final[dict[str, str]] = {
+    hdrs.CACHE_CONTROL: "no-cache",
+    hdrs.PRAGMA: "no-cache",
+    hdrs.EXPIRES: "0",
+}
 
 
 async def get_index(request: web.Request) -> web.StreamResponse:

@@ -20,12 +20,12 @@ from ...graph_import.comfy.problems import node_errors
 from ...graph_import.comfy.validate import Validated
 from ...graph_import.ir import Graph
 from ...runtime.config import PreviewMethod
-from ...runtime.coordinator.service import Submission
+from ...runtime.coordinator.records import Submission
 from ...runtime.errors import AdmissionRejected
 from ...runtime.ids import ClientId, RequestId
 from ..app_keys import COORDINATOR, IMPORTER, SETTINGS
 from ..errors import BadRequest
-from ..json_body import parse
+from ..json_body import check_storable, parse
 from ..prompt_importer import PromptImporter
 
 MAX_ID_CHARACTERS: Final = 256
@@ -80,6 +80,7 @@ async def post_prompt(request: web.Request) -> web.Response:
 def _lower(body: PromptBody, importer: PromptImporter) -> tuple[Validated, Graph]:
     """Validate and lower: reads files, so it runs on a thread. Raises: ImportRejected."""
     validated = importer.validate(body.prompt, body.targets)
+    check_storable(validated.prompt.to_json())  # conversion makes numbers of text: "nan"
     return validated, importer.lower_validated(validated)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 import psutil
 from aiohttp import web
 
+from ...runtime.coordinator.records import ExecutorView
 from ..app_keys import COORDINATOR, SETTINGS
+from ..gpu_memory import read_gpus
 from ..websocket import server_features
 
 # The API that we speak; clients switch features by it.
@@ -34,9 +37,8 @@ async def get_system_stats(request: web.Request) -> web.Response:
         "embedded_python": False,
         "argv": sys.argv,
     }
-    devices = sorted({executor.device for executor in request.app[COORDINATOR].executors()})
     return web.json_response(
-        {"system": system, "devices": [_device(device, memory) for device in devices or ["cpu"]]}
+        {"system": system, "devices": await _devices(request.app[COORDINATOR].executors())}
     )
 
 
@@ -65,15 +67,30 @@ def _installed(package: str) -> str:
         return "not installed"
 
 
-def _device(device: str, memory: psutil._pslinux.svmem) -> dict[str, object]:
-    """One device. On the CPU its memory is the machine's, as in ComfyUI."""
-    kind, _, index = device.partition(":")
+async def _devices(executors: Iterable[ExecutorView]) -> list[dict[str, object]]:
+    """The executors' devices, each once. On the CPU its memory is the machine's, as in ComfyUI."""
+    memory = psutil.virtual_memory()
+    names = sorted({executor.device for executor in executors}) or ["cpu"]
+    gpus = await read_gpus() if any(name != "cpu" for name in names) else {}
+    devices: list[dict[str, object]] = []
+    for name in names:
+        kind, _, index = name.partition(":")
+        gpu = gpus.get(int(index or 0))
+        if kind == "cpu":
+            devices.append(_device("cpu", None, memory.total, memory.available))
+        elif gpu is not None:
+            shown = f"{name} {gpu.name} : native"  # clients split at the colon with blanks
+            devices.append(_device(shown, int(index or 0), gpu.total_bytes, gpu.free_bytes))
+    return devices
+
+
+def _device(name: str, index: int | None, total_bytes: int, free_bytes: int) -> dict[str, object]:
     return {
-        "name": device,
-        "type": kind,
-        "index": int(index) if index else None,
-        "vram_total": memory.total,
-        "vram_free": memory.available,
-        "torch_vram_total": memory.total,
-        "torch_vram_free": memory.available,
+        "name": name,
+        "type": name.split(":")[0],
+        "index": index,
+        "vram_total": total_bytes,
+        "vram_free": free_bytes,
+        "torch_vram_total": total_bytes,
+        "torch_vram_free": free_bytes,
     }

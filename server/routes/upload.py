@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from ..app_keys import FOLDERS
 from ..files import FolderKind, Folders, UnsafeName
@@ -55,7 +56,7 @@ async def post_upload_image(request: web.Request) -> web.Response:
     try:
         await _read_form(request, form)
         answer = await asyncio.to_thread(_store, form, folders)
-    except (_Refused, UnsafeName, ValueError):  # ValueError: aiohttp's word for a broken form
+    except (_Refused, UnsafeName, ValueError, HttpProcessingError):  # the last two: broken forms
         return web.Response(status=400)
     finally:
         await asyncio.to_thread(form.staged.unlink, missing_ok=True)

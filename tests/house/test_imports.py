@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nodeloom.tests.house.sources import ROOMS, Source, all_python, assert_clean, product_python
+from house.sources import ROOMS, Source, all_python, assert_clean, product_python
 
 # What a module of ours may import of ours: the first prefix that matches decides.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {

@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator
 
 import pytest
-from nodeloom.tests.house.sources import Checker, Source, assert_clean, product_python
+from house.sources import Checker, Source, assert_clean, product_python
 
 # Rooms that must be pure, and what they may not import.
 BANNED_IMPORTS: dict[str, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nodeloom.tests.house.sources import (
+from house.sources import (
     OTHER_FOLDERS,
     ROOMS,
     Source,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import pytest
-from nodeloom.tests.house.sources import OTHER_FOLDERS, ROOMS, ROOT, Source, assert_clean, files
+from house.sources import OTHER_FOLDERS, ROOMS, ROOT, Source, assert_clean, files
 
 NOT_A_NOUN = {"util", "utils", "common", "helper", "helpers", "misc", "manager", "managers"}
 # Put together so that this file doesn't find itself.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,41 @@ def server_settings(tmp_path: Path) -> Settings:
     return read_settings(flags, {})
 
 
+@contextlib.asynccontextmanager
+async def started(settings: Settings) -> AsyncIterator[Front]:
+    """A server without executors: requests are accepted and wait."""
+    prepare_folders(settings)
+    front = build_front(settings)
+    await front.coordinator.start()
+    try:
+        yield front
+    finally:
+        await front.coordinator.stop()
+
+
 @pytest.fixture
 async def front(server_settings: Settings) -> AsyncIterator[Front]:
-    """A server without executors: requests are accepted and wait."""
-    prepare_folders(server_settings)
-    front = build_front(server_settings)
-    await front.coordinator.start()
-    yield front
-    await front.coordinator.stop()
+    async with started(server_settings) as front:
+        yield front
+
+
+Serve = Callable[..., contextlib.AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture
+def serve(server_settings: Settings) -> Serve:
+    """`async with serve(max_queue=2) as client`: the application with other settings."""
+
+    @contextlib.asynccontextmanager
+    async def serve_with(**changes: object) -> AsyncIterator[Client]:
+        fields = {n: getattr(server_settings, n) for n in server_settings.__struct_fields__}
+        async with (
+            started(Settings(**fields | changes)) as front,
+            TestClient(TestServer(front.app)) as client,
+        ):
+            yield client
+
+    return serve_with
 
 
 @pytest.fixture

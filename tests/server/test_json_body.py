@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from nodeloom.server.errors import BadRequest
-from nodeloom.server.json_body import MAX_DEPTH, parse
+from nodeloom.server.json_body import MAX_DEPTH, check_storable, parse
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,7 @@ from nodeloom.server.json_body import MAX_DEPTH, parse
         (b"[" * 100_000 + b"]" * 100_000, "nested"),
         (b"[" * 200 + b"]" * 200, "nested"),
         (b'{"a": 18446744073709551616}', "64 bits"),
+        (b'{"a": [1e999]}', "finite"),
         (b'{"a": ' + b"9" * 10_000 + b"}", "digits"),
         (b'{"a": "\\ud83d"}', "surrogate"),
         (b'{"\\udc00": 1}', "surrogate"),
@@ -28,6 +29,13 @@ def test_what_cannot_be_stored_and_sent_again_is_refused(body: bytes, why: str) 
         parse(body)
     assert why in refused.value.text
     assert refused.value.type == "invalid_json"
+
+
+def test_a_number_that_conversion_made_is_judged_like_a_submitted_one() -> None:
+    check_storable({"cfg": 7.5, "seed": 2**64 - 1})
+    for value in (float("nan"), float("inf"), 2**64):
+        with pytest.raises(BadRequest):
+            check_storable({"3": {"inputs": {"cfg": value}}})
 
 
 def test_the_rest_is_read_as_it_is() -> None:

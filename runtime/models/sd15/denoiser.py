@@ -15,7 +15,7 @@ from ....graph_import import types
 from ....graph_import.families import family
 from ....graph_import.model import Model
 from ...errors import NodeFailed
-from ..checkpoint import Check, build_module, count_bytes, no_check, read_weights
+from ..checkpoint import Check, build_module, count_bytes, estimate_bytes, no_check, read_weights
 from ..headers import DENOISER_PREFIX
 from ..ldm_unet import context_width, unet_config, unet_name
 
@@ -28,6 +28,8 @@ class Denoiser(Model):
 
     Output: denoised float32 [B, 4, h, w] on the CPU. Many calls share one forward pass.
     """
+
+    _num_bytes: int | None = None
 
     def setup_io(self) -> None:
         self.add_input("x", types.LATENT)
@@ -56,8 +58,10 @@ class Denoiser(Model):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the loaded weights."""
-        return getattr(self, "_num_bytes", super().num_bytes)
+        """Bytes of the weights; before they are loaded, what the file's header lets expect."""
+        if self._num_bytes is None:
+            return estimate_bytes(self.ref.key.file, (DENOISER_PREFIX,))
+        return self._num_bytes
 
     def execute(self, **inputs: object) -> Mapping[str, object]:
         return self.execute_batch([inputs])[0]

@@ -15,7 +15,15 @@ from ....graph_import import types
 from ....graph_import.model import Model
 from ...sampling.emphasis import has_weights, weigh
 from ...values import CondEntry, Conditioning
-from ..checkpoint import Check, Weights, build_module, count_bytes, no_check, read_weights
+from ..checkpoint import (
+    Check,
+    Weights,
+    build_module,
+    count_bytes,
+    estimate_bytes,
+    no_check,
+    read_weights,
+)
 from ..clip_tokenizer import BEGIN_ID, CHUNK_LENGTH, END_ID, Chunk, ClipTokenizer
 from ..headers import CLIP_TOKENS, SD15_TEXT_PREFIX
 
@@ -27,6 +35,8 @@ Encoded = tuple[torch.Tensor, torch.Tensor]  # hidden states [77, width] and poo
 
 class TextEncoder(Model):
     """Input: text. Output: conditioning of one entry, cond float32 [1, n * 77, width]."""
+
+    _num_bytes: int | None = None
 
     def setup_io(self) -> None:
         self.add_input("text", types.STRING)
@@ -42,7 +52,7 @@ class TextEncoder(Model):
         weights = read_weights(
             self.ref.key.file, (SD15_TEXT_PREFIX + "text_model.", SD15_TEXT_PREFIX), check
         )
-        config = CLIPTextConfig(**_config(weights))
+        config = CLIPTextConfig(**text_config(weights))
         renamed = {f"text_model.{name}": tensor for name, tensor in weights.tensors.items()}
         # Only the projected embedding, which SD1.5 doesn't use, needs this matrix.
         renamed["text_projection.weight"] = torch.eye(config.hidden_size)
@@ -62,8 +72,10 @@ class TextEncoder(Model):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the loaded weights."""
-        return getattr(self, "_num_bytes", super().num_bytes)
+        """Bytes of the weights; before they are loaded, what the file's header lets expect."""
+        if self._num_bytes is None:
+            return estimate_bytes(self.ref.key.file, (SD15_TEXT_PREFIX,))
+        return self._num_bytes
 
     def execute(self, **inputs: object) -> Mapping[str, object]:
         return self.execute_batch([inputs])[0]
@@ -94,7 +106,7 @@ class TextEncoder(Model):
         return encoded
 
 
-def _config(weights: Weights) -> dict[str, Any]:
+def text_config(weights: Weights) -> dict[str, Any]:
     """Arguments of `CLIPTextConfig`, from shapes."""
     vocabulary, width = weights.shape(CLIP_TOKENS, 2)
     inner = weights.shape("encoder.layers.0.mlp.fc1.weight", 2)[0]

@@ -13,7 +13,7 @@ import torch
 from ....graph_import import types
 from ....graph_import.model import Model
 from ...errors import NodeFailed
-from ..checkpoint import Check, build_module, count_bytes, no_check, read_weights
+from ..checkpoint import Check, build_module, count_bytes, estimate_bytes, no_check, read_weights
 from ..headers import VAE_PREFIX
 from ..ldm_vae import num_levels, rename_vae, vae_config
 
@@ -24,6 +24,8 @@ class Vae(Model):
     Outputs: image float32 [B, 8h, 8w, 3] in 0 to 1, or latent float32 [B, 4, H/8, W/8]; on the CPU.
     Pictures go through one at a time: memory is bounded, and a batch gives the bits of one alone.
     """
+
+    _num_bytes: int | None = None
 
     def setup_io(self) -> None:
         self.add_input("samples", types.LATENT)
@@ -51,8 +53,10 @@ class Vae(Model):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the loaded weights."""
-        return getattr(self, "_num_bytes", super().num_bytes)
+        """Bytes of the weights; before they are loaded, what the file's header lets expect."""
+        if self._num_bytes is None:
+            return estimate_bytes(self.ref.key.file, (VAE_PREFIX,))
+        return self._num_bytes
 
     def execute(self, **inputs: object) -> Mapping[str, object]:
         """Decode `samples` or encode `pixels`. Raises: NodeFailed: neither, or of a wrong shape."""

@@ -48,6 +48,14 @@ def test_chunks_of_both_paddings(golden_set: str, encoder: str, pad_id: int) -> 
         )
 
 
+@pytest.mark.parametrize(("length", "is_cut"), [(7, False), (8, True)])
+def test_a_segment_is_cut_at_a_chunk_s_end_from_eight_tokens_on(length: int, is_cut: bool) -> None:
+    first, second = ClipTokenizer().chunks("cat " * 70 + f"({'dog ' * length}:1.5)")
+    num_weighted = 5 if is_cut else 0
+    assert first.weights.count(1.5) == num_weighted
+    assert second.weights.count(1.5) == length - num_weighted
+
+
 @given(st.text(max_size=400))
 @settings(deadline=None)
 def test_any_text_becomes_whole_chunks(text: str) -> None:

@@ -182,5 +182,5 @@ def test_deferred_inputs_are_fetched_and_wrong_ones_named() -> None:
     (ours,) = advance(ToyDenoiser(), [lazy])
     (wanted,) = advance(ToyDenoiser(), [step])
     assert torch.equal(ours.state.x, wanted.state.x)
-    with pytest.raises(NodeFailed, match="'positive' must be Conditioning, not NoneType"):
+    with pytest.raises(NodeFailed, match="positive must be Conditioning, not NoneType"):
         advance(ToyDenoiser(), [call(dict(step.args) | {"positive": None})])

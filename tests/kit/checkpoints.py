@@ -1,0 +1,45 @@
+"""Checkpoints for tests: small real ones, and the one of the end-to-end goldens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nodeloom.graph_import.handles import ModelKey, ModelRef, Role
+from nodeloom.graph_import.model import Model
+from nodeloom.runtime.models.headers import inspect_checkpoint
+from nodeloom.runtime.models.registry import build
+from nodeloom.runtime.models.tiny import (
+    Sd15Size,
+    TextSize,
+    UnetSize,
+    VaeSize,
+    write_tiny_sd15,
+)
+
+# The widths that ComfyUI insists on: 487 MB, half a minute to make.
+PEER = Sd15Size(
+    unet=UnetSize(width=320, multiples=(1, 1), num_resnets=1, depths=(1, 0), context=768),
+    vae=VaeSize(width=128, multiples=(1, 2, 4, 4), num_resnets=2),
+    text=TextSize(width=768, num_layers=12, inner=3072),
+)
+
+
+def model_ref(path: Path, role: Role) -> ModelRef:
+    """The handle that a loader node makes of a checkpoint."""
+    info = inspect_checkpoint(path)
+    return ModelRef(key=ModelKey(role=role, family=info.family, file=info.file, dtype=info.dtype))
+
+
+def load_model(path: Path, role: Role) -> Model:
+    """The model of a checkpoint, loaded on the CPU."""
+    model = build(model_ref(path, role))
+    model.load("cpu")
+    return model
+
+
+def peer_checkpoint(folder: Path) -> Path:
+    """The checkpoint of the end-to-end goldens, made once in a folder that outlives the run."""
+    path = folder / "sd15-peer.safetensors"
+    if not path.exists():
+        write_tiny_sd15(path, seed=0, size=PEER)
+    return path

@@ -1,0 +1,350 @@
+"""A scheduler among simulated executors, whose stores of tensors are watched all the time.
+
+After every event the scheduler's invariants are checked, and so is what it asks for: no executor
+gets two batches, none is sent a tensor that can't be fetched any more, a tensor is released once and
+not while a batch reads it, a request starts and ends once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from nodeloom.graph_import.handles import ModelKey
+from nodeloom.graph_import.ir import Graph, Node, NodeId
+from nodeloom.graph_import.types import CONDITIONING, INT, MASK
+from nodeloom.runtime.ids import ExecutorId, RequestId, TensorId
+from nodeloom.runtime.protocol import (
+    CallCancelled,
+    CallDone,
+    CallFailed,
+    CallLost,
+    CallResult,
+    ErrorReport,
+    ModelLoaded,
+    NodeCall,
+    RunBatch,
+    ScalarValue,
+    TensorKey,
+    TensorRef,
+    TreeValue,
+    ValueRef,
+)
+from nodeloom.runtime.scheduler.actions import (
+    AnyAction,
+    CancelSent,
+    Drop,
+    LowerPending,
+    NodeFinished,
+    NodeReset,
+    NodeStarted,
+    Release,
+    RequestEnded,
+    RequestStarted,
+    SendBatch,
+)
+from nodeloom.runtime.scheduler.events import (
+    AnyEvent,
+    BatchReported,
+    ExecutorJoined,
+    ExecutorLost,
+    RequestArrived,
+    RequestCancelled,
+)
+from nodeloom.runtime.scheduler.invariants import check_scheduler
+from nodeloom.runtime.scheduler.scheduler import Scheduler, SchedulerConfig
+
+INLINE_TYPES = (MASK, CONDITIONING)  # of which tensors are small enough here to travel in the ref
+SHAPE = (1, 4, 512, 512)  # float32: 4 MiB
+
+
+@dataclass
+class Worker:
+    """One incarnation of an executor: what it runs, which tensors and models it has."""
+
+    executor: ExecutorId
+    incarnation: str
+    batch: RunBatch | None = None
+    is_cancelled: bool = False
+    store: set[TensorKey] = field(default_factory=set)  # made here, or fetched
+    known: set[TensorKey] = field(default_factory=set)  # made here, or sent here
+    resident: dict[ModelKey, None] = field(default_factory=dict)
+    num_tensors: int = 0
+
+
+class Plant:
+    """Drives one scheduler. `log` has every event with its answer."""
+
+    def __init__(self, config: SchedulerConfig | None = None, *, is_checked: bool = True) -> None:
+        self.scheduler = Scheduler(config or SchedulerConfig())
+        self.is_checked = is_checked
+        self.now_s = 0.0
+        self.workers: dict[ExecutorId, Worker] = {}
+        self.gone: list[Worker] = []
+        self.graphs: dict[RequestId, Graph] = {}
+        self.started: list[RequestId] = []
+        self.ended: dict[RequestId, RequestEnded] = {}
+        self.questions: list[LowerPending] = []
+        self.log: list[tuple[AnyEvent, float, list[AnyAction]]] = []
+        self._incarnations = 0
+
+    # events -------------------------------------------------------------------------------------
+
+    def happen(self, event: AnyEvent, *, after_s: float = 0.01) -> list[AnyAction]:
+        """Give the scheduler an event `after_s` later than the last one, and obey it."""
+        self.now_s += after_s
+        if isinstance(event, ExecutorLost):
+            self._forget(event.executor, event.incarnation)
+        actions = self.scheduler.on_event(event, self.now_s)
+        self.log.append((event, self.now_s, actions))
+        for action in actions:
+            self._obey(action)
+        if self.is_checked:
+            check_scheduler(self.scheduler)
+        return actions
+
+    def arrive(self, name: str, graph: Graph, *, number: float = 0.0) -> list[AnyAction]:
+        request_id = RequestId(name)
+        self.graphs[request_id] = graph
+        return self.happen(RequestArrived(request_id=request_id, number=number, graph=graph))
+
+    def cancel(self, name: str) -> list[AnyAction]:
+        return self.happen(RequestCancelled(request_id=RequestId(name)))
+
+    def join(self, name: str) -> list[AnyAction]:
+        """A new process says hello; one of that name that is still there is replaced by it."""
+        executor = ExecutorId(name)
+        self._incarnations += 1
+        incarnation = f"i{self._incarnations}"
+        if executor in self.workers:
+            self._forget(executor, self.workers[executor].incarnation)
+        self.workers[executor] = Worker(executor, incarnation)
+        return self.happen(ExecutorJoined(executor=executor, incarnation=incarnation))
+
+    def lose(self, name: str) -> list[AnyAction]:
+        worker = self.workers[ExecutorId(name)]
+        return self.happen(
+            ExecutorLost(executor=worker.executor, incarnation=worker.incarnation, reason="killed")
+        )
+
+    def report(
+        self,
+        name: str,
+        *,
+        result: Callable[[NodeCall], CallResult] | None = None,
+        run_s: float = 0.1,
+        load_s: float = 1.0,
+        after_s: float = 0.1,
+    ) -> list[AnyAction]:
+        """The executor finishes its batch: with success, unless `result` says otherwise."""
+        return self.happen(
+            self.finish(name, result=result, run_s=run_s, load_s=load_s), after_s=after_s
+        )
+
+    def finish(
+        self,
+        name: str,
+        *,
+        result: Callable[[NodeCall], CallResult] | None = None,
+        run_s: float = 0.1,
+        load_s: float = 1.0,
+    ) -> BatchReported:
+        """The report of the executor's batch, which is on its way then."""
+        worker = self.workers[ExecutorId(name)]
+        batch = worker.batch
+        assert batch is not None, f"{name} runs nothing"
+        loaded = []
+        if batch.model is not None and batch.model.key not in worker.resident:
+            worker.resident[batch.model.key] = None
+            loaded.append(ModelLoaded(key=batch.model.key, seconds_s=load_s, num_bytes=1))
+        results = [self._result(worker, call, result or self.succeed(name)) for call in batch.calls]
+        worker.batch = None
+        return BatchReported(
+            executor=worker.executor,
+            incarnation=worker.incarnation,
+            batch_id=batch.batch_id,
+            results=tuple(results),
+            resident=tuple(worker.resident),
+            loaded=tuple(loaded),
+            run_s=run_s + load_s * len(loaded),
+        )
+
+    def fetch(self, name: str) -> None:
+        """The executor fetches its batch's inputs from the others, as far as they have them."""
+        worker = self.workers[ExecutorId(name)]
+        for call in worker.batch.calls if worker.batch else ():
+            for key in _keys(item.value for item in call.inputs):
+                if self._is_held(key):
+                    worker.store.add(key)
+
+    def succeed(self, name: str) -> Callable[[NodeCall], CallResult]:
+        """Every call gives one value per port: a scalar, an inline tensor or a stored one."""
+        worker = self.workers[ExecutorId(name)]
+
+        def result(call: NodeCall) -> CallResult:
+            node = self.node(call.request_id, call.node_id)
+            return CallDone(
+                outputs=tuple(self._make(worker, port.type) for port in node.outputs),
+                ui=None,
+                preview=None,
+            )
+
+        return result
+
+    # what is to be seen -------------------------------------------------------------------------
+
+    def node(self, request_id: RequestId, node_id: NodeId) -> Node:
+        return self.graphs[request_id].by_id()[node_id]
+
+    def running(self, name: str) -> list[str]:
+        """What an executor runs, as `request/node`."""
+        batch = self.workers[ExecutorId(name)].batch
+        return names(batch) if batch else []
+
+    def busy(self) -> list[str]:
+        return [name for name, worker in self.workers.items() if worker.batch is not None]
+
+    def run_all(self) -> None:
+        """Report whatever runs, with success, until nothing runs any more."""
+        while busy := self.busy():
+            self.report(busy[0])
+
+    def outcome(self, name: str) -> str:
+        return self.ended[RequestId(name)].outcome
+
+    def assert_empty(self) -> None:
+        """Every request has ended and every executor holds nothing."""
+        assert set(self.ended) == set(self.graphs)
+        held = {name: worker.known for name, worker in self.workers.items() if worker.known}
+        assert not held, f"never released: {held}"
+        assert not self.scheduler.requests
+
+    # what is asked for --------------------------------------------------------------------------
+
+    def _obey(self, action: AnyAction) -> None:
+        match action:
+            case SendBatch():
+                self._receive(action)
+            case CancelSent():
+                worker = self.workers[action.executor]
+                assert not worker.is_cancelled
+                if worker.batch is not None:  # else its report is on its way
+                    assert worker.batch.batch_id == action.batch_id
+                worker.is_cancelled = True
+            case Release():
+                self._release(self.workers[action.executor], action.keys)
+            case Drop():
+                worker = self.workers[action.executor]
+                assert worker.batch is None
+                worker.resident.clear()
+            case LowerPending():
+                assert action.request_id not in self.ended
+                self.questions.append(action)
+            case RequestStarted():
+                assert action.request_id not in self.started
+                self.started.append(action.request_id)
+            case NodeStarted() | NodeFinished() | NodeReset():
+                assert action.request_id in self.started
+                assert action.request_id not in self.ended
+            case RequestEnded():
+                assert action.request_id not in self.ended
+                self.ended[action.request_id] = action
+
+    def _receive(self, action: SendBatch) -> None:
+        worker = self.workers[action.executor]
+        assert worker.batch is None, f"{action.executor} got a second batch"
+        assert len(action.hidden) == len(action.batch.calls)
+        for call in action.batch.calls:
+            assert call.request_id not in self.ended
+            for key in _keys(item.value for item in call.inputs):
+                assert self._is_held(key), f"{call.node_id} was sent {key}, which is gone"
+                worker.known.add(key)
+        worker.batch = action.batch
+        worker.is_cancelled = False
+
+    def _release(self, worker: Worker, keys: Iterable[TensorKey]) -> None:
+        in_use = {
+            key
+            for other in self.workers.values()
+            if other.batch is not None
+            for call in other.batch.calls
+            for key in _keys(item.value for item in call.inputs)
+        }
+        for key in keys:
+            assert key in worker.known, f"{worker.executor} never had {key}, or released it before"
+            assert key not in in_use, f"{key} was released while a batch reads it"
+            worker.known.remove(key)
+            worker.store.discard(key)
+
+    def _is_held(self, key: TensorKey) -> bool:
+        worker = self.workers.get(key.executor)
+        return worker is not None and key in worker.store
+
+    def _forget(self, executor: ExecutorId, incarnation: str) -> None:
+        worker = self.workers.get(executor)
+        if worker is not None and worker.incarnation == incarnation:
+            self.gone.append(self.workers.pop(executor))
+
+    def _result(
+        self, worker: Worker, call: NodeCall, result: Callable[[NodeCall], CallResult]
+    ) -> CallResult:
+        if worker.is_cancelled:
+            return CallCancelled()
+        wanted = list(_keys(item.value for item in call.inputs))
+        missing = [key for key in wanted if key not in worker.store and not self._is_held(key)]
+        if missing:
+            return CallLost(missing=tuple(missing))
+        worker.store.update(wanted)
+        return result(call)
+
+    def _make(self, worker: Worker, type_: str) -> ValueRef:
+        worker.num_tensors += 1
+        if type_ == INT:
+            return ScalarValue(value=worker.num_tensors)
+        key = TensorKey(
+            executor=worker.executor,
+            incarnation=worker.incarnation,
+            tensor_id=TensorId(worker.num_tensors),
+        )
+        inline = b"\0" * 16 if type_ in INLINE_TYPES else None
+        if inline is None:
+            worker.store.add(key)
+            worker.known.add(key)
+        shape = SHAPE if inline is None else (4,)
+        ref = TensorRef(key=key, endpoint="inproc", shape=shape, dtype="float32", inline=inline)
+        return TreeValue(tree=b"\x81\xa1t\x00", tensors=(ref,))
+
+
+def fail(_: NodeCall) -> CallResult:
+    """The result of a call whose op raises."""
+    return CallFailed(
+        error=ErrorReport(
+            code="node_failed",
+            exception_type="ValueError",
+            message="boom",
+            traceback=(),
+            current_inputs={},
+        )
+    )
+
+
+def names(batch: RunBatch) -> list[str]:
+    """The calls of a batch as `request/node`."""
+    return [f"{call.request_id}/{call.node_id}" for call in batch.calls]
+
+
+def sends(actions: Iterable[AnyAction]) -> list[tuple[str, list[str]]]:
+    """The batches in an answer: executor and calls."""
+    return [(a.executor, names(a.batch)) for a in actions if isinstance(a, SendBatch)]
+
+
+def resets(actions: Iterable[AnyAction]) -> list[str]:
+    """The nodes that an answer runs again, as `request/node`."""
+    return [f"{a.request_id}/{a.node_id}" for a in actions if isinstance(a, NodeReset)]
+
+
+def _keys(values: Iterable[ValueRef]) -> Iterable[TensorKey]:
+    """The tensors of values that live in executors."""
+    for value in values:
+        if isinstance(value, TreeValue):
+            yield from (ref.key for ref in value.tensors if ref.inline is None)
