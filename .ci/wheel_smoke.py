@@ -14,8 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 ROOMS = ("server", "graph_import", "runtime", "cuda_ext", "web", "workflows")
-DATA_SUFFIXES = (".css", ".html", ".js", ".json", ".pyi", ".svg", ".txt", ".md", ".gz")
-SOURCES_OF_THE_BUILD = (".cpp", ".hpp", ".cu", ".cuh")
+BUILD_INPUTS = ("*.cpp", "*.hpp", "*.cu", "*.cuh", "CMakeLists.txt")  # compiled, not shipped
 
 
 def import_every_module() -> int:
@@ -30,14 +29,19 @@ def import_every_module() -> int:
     return count
 
 
+def is_build_input(path: Path) -> bool:
+    """Whether the file is only needed for compiling."""
+    return any(path.match(pattern) for pattern in BUILD_INPUTS)
+
+
 def missing_files(checkout: Path, installed: Path) -> list[str]:
     """What lies in the checkout's rooms and should be in the wheel, but isn't."""
     missing = []
     for room in ROOMS:
         for path in sorted((checkout / room).rglob("*")):
-            wanted = path.suffix in (*DATA_SUFFIXES, ".py") and path.name != "CMakeLists.txt"
             inside = path.relative_to(checkout)
-            if wanted and path.is_file() and not (installed / inside).is_file():
+            wanted = path.is_file() and "__pycache__" not in path.parts and not is_build_input(path)
+            if wanted and not (installed / inside).is_file():
                 missing.append(str(inside))
     return missing
 
@@ -53,7 +57,7 @@ def main() -> None:
     num_modules = import_every_module()
     if missing := missing_files(checkout, installed):
         sys.exit(f"not in the wheel: {missing}")
-    if left := [str(p) for p in installed.rglob("*") if p.suffix in SOURCES_OF_THE_BUILD]:
+    if left := [str(path) for path in installed.rglob("*") if is_build_input(path)]:
         sys.exit(f"sources in the wheel: {left}")
     if not (installed / "py.typed").is_file():
         sys.exit("no py.typed")

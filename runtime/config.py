@@ -65,6 +65,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.user_directory / "nodeloom"
 
     @property
+    def saves_directory(self) -> Path:
+        """The ledger that makes saving idempotent."""
+        return self.state_directory / "saves"
+
+    @property
     def max_upload_bytes(self) -> int:
         """The limit of a request's body."""
         return int(self.max_upload_size * 1024 * 1024)

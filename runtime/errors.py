@@ -4,6 +4,7 @@ NodeloomError
   ImportRejected        400  a prompt that can't be run           graph_import/errors.py
   ModelFileProblem      400  a file that can't be used            graph_import/errors.py
   GraphBroken                our bug, found by the verifier       graph_import/errors.py
+  WireProblem                a message that can't be read         runtime/wire.py
   SettingsProblem            a flag, variable or config key that makes no sense
   AdmissionRejected     429  the queue is full
   NodeFailed                 a node of a request failed

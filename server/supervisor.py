@@ -118,7 +118,7 @@ class Supervisor:
             input_directory=settings.input_directory,
             output_directory=settings.output_directory,
             temp_directory=settings.temp_directory,
-            saves_directory=settings.state_directory / "saves",
+            saves_directory=settings.saves_directory,
             is_metadata_disabled=settings.disable_metadata,
             preview_size=settings.preview_size,
         )

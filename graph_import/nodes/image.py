@@ -30,6 +30,13 @@ class SaveImage(NodeClass):
         is_output_node=True,
     )
 
+    def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
+        # A prefix that comes over a link is judged when it is known, by the op.
+        prefix = str(literals.get("filename_prefix", "")).replace("\\", "/")
+        if prefix.startswith("/") or ".." in prefix.split("/"):
+            return {"filename_prefix": "leaves the output folder"}
+        return {}
+
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         return node.add("save_image", {**node.inputs, "folder": "output"}, hidden=tuple(SAVED_WITH))
 

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import assert_never
 
 from ...graph_import.ir import Graph, NodeId
@@ -24,6 +25,7 @@ from ..notices import (
     QueueChanged,
     Succeeded,
 )
+from ..ops.saves import forget_request
 from ..protocol import ErrorReport
 from ..scheduler.actions import (
     NodeFinished,
@@ -58,8 +60,9 @@ class _Live:
 class Narrator:
     """The one who tells. `notify` must not block."""
 
-    def __init__(self, store: Store, notify: Callable[[AnyNotice], None]) -> None:
+    def __init__(self, store: Store, saves: Path, notify: Callable[[AnyNotice], None]) -> None:
         self._store = store
+        self._saves = saves
         self._notify = notify
         self._live: dict[RequestId, _Live] = {}
         self._lanes = Lanes()
@@ -212,6 +215,7 @@ class Narrator:
         if last_word is None:
             raise RuntimeError(f"request {request_id} ends without a last word")
         await self._store.finish(history_entry(live.story, live.start_ms, last_word))
+        await asyncio.to_thread(forget_request, self._saves, request_id)
         del self._live[request_id]
         self._notify(QueueChanged(queue_remaining=self.num_live))
         self._notify(EndMarker(request_id=request_id, client_id=live.submission.client_id))

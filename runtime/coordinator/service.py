@@ -71,7 +71,7 @@ class Coordinator:
         self._config = SchedulerConfig(is_strict=settings.strict)
         self._scheduler = Scheduler(self._config)
         self._store = Store(settings.state_directory / "nodeloom.db")
-        self._narrator = Narrator(self._store, notify)
+        self._narrator = Narrator(self._store, settings.saves_directory, notify)
         self._link = ExecutorLink(time.monotonic)
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -79,23 +79,19 @@ class TensorServer:
         self.socket.bind(endpoint)
         self._find = find
 
-    def serve_one(self) -> bool:
-        """Answer one request, if one waits; returns whether one did."""
-        try:
-            identity, *frames = self.socket.recv_multipart(zmq.NOBLOCK)
-        except zmq.Again:
-            return False
+    def serve_one(self) -> None:
+        """Answer the next request."""
+        identity, *frames = self.socket.recv_multipart()
         try:
             (body,) = frames
             request = _REQUESTS.decode(body)
             header, data = self._answer(request)
         except (ValueError, msgspec.DecodeError) as problem:
             log.warning("fetch_refused", extra={"reason": str(problem)})
-            return True
+            return
         # ROUTER drops what it can't deliver: a consumer that died meanwhile is no error here.
         self.socket.send_multipart([identity, _ENCODER.encode(header)], zmq.SNDMORE)
         self.socket.send(data, copy=False)
-        return True
 
     def close(self) -> None:
         """Stop serving; chunks under way are dropped."""

@@ -41,7 +41,6 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_S: Final = 0.5
 FLUSH_S: Final = 2.0  # how long reports may still go out after the main thread is done
-SERVED_AT_ONCE: Final = 64  # fetches answered before the coordinator is looked at again
 STDIN: Final = 0
 
 
@@ -125,9 +124,13 @@ class IoThread(threading.Thread):
                 self._on_orphaned()
             if self._wake_reader in ready:
                 os.read(self._wake_reader, 4096)
-            self._read(coordinator)
+            # One message and one fetch a round: neither can hold up the other, and what is still
+            # there makes the next poll return at once.
+            if coordinator in ready:
+                self._read(coordinator)
+            if self._server.socket in ready:
+                self._server.serve_one()
             self._flush(coordinator)
-            self._serve_fetches()
             if time.monotonic() >= next_beat_s:
                 next_beat_s = time.monotonic() + HEARTBEAT_S
                 self._beat(coordinator)
@@ -150,34 +153,29 @@ class IoThread(threading.Thread):
         return coordinator
 
     def _read(self, coordinator: zmq.Socket[bytes]) -> None:
-        """Take in what the coordinator sent, in order."""
-        while True:
-            try:
-                frames = coordinator.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            try:
-                message = decode_to_executor(frames)
-            except WireProblem as problem:
-                log.warning("message_refused", extra={"reason": problem.message})
-                continue
-            match message:
-                case RunBatch():
-                    job = self._running[message.batch_id] = Job(message)
-                    self._inbox.put(job)
-                case CancelBatch():
-                    if message.batch_id in self._running:  # else it was reported meanwhile
-                        self._running[message.batch_id].cancelled.set()
-                case ReleaseTensors():
-                    # At once, even while a batch runs: the coordinator releases only what no
-                    # batch under way reads, and the memory may be needed now.
-                    self._plane.release(message.keys)
-                case DropModels():
-                    self._inbox.put(message)
-                case Shutdown():
-                    self._on_shutdown()
-                case _:
-                    assert_never(message)
+        """Take in one message of the coordinator's."""
+        try:
+            message = decode_to_executor(coordinator.recv_multipart())
+        except WireProblem as problem:
+            log.warning("message_refused", extra={"reason": problem.message})
+            return
+        match message:
+            case RunBatch():
+                job = self._running[message.batch_id] = Job(message)
+                self._inbox.put(job)
+            case CancelBatch():
+                if message.batch_id in self._running:  # else it was reported meanwhile
+                    self._running[message.batch_id].cancelled.set()
+            case ReleaseTensors():
+                # At once, even while a batch runs: the coordinator releases only what no
+                # batch under way reads, and the memory may be needed now.
+                self._plane.release(message.keys)
+            case DropModels():
+                self._inbox.put(message)
+            case Shutdown():
+                self._on_shutdown()
+            case _:
+                assert_never(message)
 
     def _flush(self, coordinator: zmq.Socket[bytes]) -> None:
         """Send reports; what the coordinator does not take now waits for the next round."""
@@ -189,11 +187,6 @@ class IoThread(threading.Thread):
                 return
             self._outbox.popleft()
             self._running.pop(batch_id, None)
-
-    def _serve_fetches(self) -> None:
-        for _ in range(SERVED_AT_ONCE):
-            if not self._server.serve_one():
-                return
 
     def _beat(self, coordinator: zmq.Socket[bytes]) -> None:
         beat = Heartbeat(

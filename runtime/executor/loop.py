@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from queue import SimpleQueue
-from typing import assert_never
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Final, assert_never
 
 import msgspec
 
@@ -15,6 +16,8 @@ from .batch_runner import BatchRunner
 from .io_thread import IoThread, Job, Work
 
 log = logging.getLogger(__name__)
+
+WARM_UP_AFTER_S: Final = 1.0
 
 
 class ExecutorLoop:
@@ -37,10 +40,18 @@ class ExecutorLoop:
             current.cancelled.set()
         self._inbox.put(Shutdown())
 
-    def run(self, io: IoThread) -> None:
-        """Returns when stopped."""
-        while not self._is_stopping:
+    def run(self, io: IoThread, warm_up: Callable[[], None]) -> None:
+        """Returns when stopped. `warm_up` is called if there is nothing to do at first.
+
+        So a fresh server gets ready while it idles, and an executor that replaces a lost one
+        starts on the work that waits for it.
+        """
+        try:
+            work = self._inbox.get(timeout=WARM_UP_AFTER_S)
+        except Empty:
+            warm_up()
             work = self._inbox.get()
+        while not self._is_stopping:
             match work:
                 case Job():
                     self._run_job(work, io)
@@ -50,6 +61,7 @@ class ExecutorLoop:
                     return
                 case _:
                     assert_never(work)
+            work = self._inbox.get()
 
     def _run_job(self, job: Job, io: IoThread) -> None:
         self._current = job

@@ -109,9 +109,7 @@ def run(settings: ExecutorSettings) -> None:
     io = IoThread(settings, context, plane, server, inbox, loop.stop, lambda: orphaned(settings))
     io.start()
     try:
-        if inbox.empty():  # nearly every workflow needs them: 3 s that its first model saves
-            import_libraries()
-        loop.run(io)
+        loop.run(io, import_libraries)  # seconds that the first model is spared
     finally:
         io.finish()
         plane.close()

@@ -1,26 +1,20 @@
 """Small SD1.5 checkpoints with random weights, in the original single-file layout.
 
-For demos, tests and benchmarks: real files of a real family that any machine can run. A value
-depends on the seed, its tensor's name and its place alone, so the bytes are the same everywhere.
+For demos, tests and benchmarks: real files of a real family that any machine can run. The bytes are
+the same everywhere; how weights get their values is in `weight_spec.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
 import os
-import struct
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from .headers import DENOISER_PREFIX, SD15_TEXT_PREFIX, VAE_PREFIX
-
-_CHUNK: Final = 1 << 22
+from .weight_spec import Spec, materialise
 
 
 class UnetSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,20 +51,18 @@ class Sd15Size(msgspec.Struct, frozen=True, kw_only=True):
     text: TextSize
 
 
-# 10 MB; a step at 64 by 64 pixels takes some milliseconds.
+# 10 MB; a step with guidance at 64 by 64 pixels takes 20 ms of one core.
 TINY: Final = Sd15Size(
     unet=UnetSize(width=32, multiples=(1, 2), num_resnets=1, depths=(1, 0), context=64),
     vae=VaeSize(width=32, multiples=(1, 1, 2, 2), num_resnets=1),
     text=TextSize(width=64, num_layers=2, inner=128),
 )
-# 75 MB; for benchmarks, whose steps must outweigh the way to the executor and back.
+# 55 MB, 80 ms; for benchmarks, whose steps must outweigh the way to the executor and back.
 SLOW: Final = Sd15Size(
     unet=UnetSize(width=128, multiples=(1, 2, 2), num_resnets=1, depths=(1, 1, 0), context=64),
     vae=TINY.vae,
     text=TINY.text,
 )
-
-Tensors = dict[str, NDArray[Any]]
 
 
 def write_tiny_sd15(path: Path, *, seed: int = 0, size: Sd15Size = TINY) -> None:
@@ -93,66 +85,6 @@ def write_tiny_sd15(path: Path, *, seed: int = 0, size: Sd15Size = TINY) -> None
         os.replace(unfinished, path)
     finally:
         Path(unfinished).unlink(missing_ok=True)
-
-
-def materialise(spec: Spec, seed: int) -> Tensors:
-    """The tensors of a specification, float16."""
-    tensors: Tensors = {}
-    for name, (shape, centre, spread) in spec.items():
-        values = _uniform(name, math.prod(shape), seed)
-        values *= np.float32(spread)
-        values += np.float32(centre)
-        tensors[name] = values.astype(np.float16).reshape(shape)
-    return tensors
-
-
-def _uniform(name: str, count: int, seed: int) -> NDArray[np.float32]:
-    """Numbers in (-1, 1), exact multiples of 2**-23, from a 32-bit hash of seed, name and place."""
-    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
-    first, second = (np.uint32(word) for word in struct.unpack("<II", digest[:8]))
-    values = np.empty(count, np.float32)
-    for start in range(0, count, _CHUNK):
-        stop = min(start + _CHUNK, count)
-        words = _mix(_mix(np.arange(start, stop, dtype=np.uint32) + first) ^ second)
-        integers = 2 * (words >> np.uint32(9)).astype(np.int32) + 1 - (1 << 23)
-        values[start:stop] = integers.astype(np.float32) * np.float32(2.0**-23)
-    return values
-
-
-def _mix(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """A 32-bit integer hash; products wrap around."""
-    words = (words ^ (words >> np.uint32(16))) * np.uint32(0x21F0AAAD)
-    words = (words ^ (words >> np.uint32(15))) * np.uint32(0x735A2D97)
-    return words ^ (words >> np.uint32(15))
-
-
-class Spec(dict[str, tuple[tuple[int, ...], float, float]]):
-    """Tensor name -> shape, centre and spread: its values are centre + spread * uniform."""
-
-    def weight(self, name: str, *shape: int, gain: float = 1.0) -> None:
-        """A matrix or kernel that keeps the variance of its input, times `gain` squared."""
-        self[name] = (shape, 0.0, gain * math.sqrt(3.0 / math.prod(shape[1:])))
-
-    def noise(self, name: str, *shape: int, std: float) -> None:
-        """Values around 0 with this deviation."""
-        self[name] = (shape, 0.0, std * math.sqrt(3.0))
-
-    def linear(
-        self, name: str, inner: int, outer: int, *, bias: bool = True, gain: float = 1.0
-    ) -> None:
-        self.weight(f"{name}.weight", outer, inner, gain=gain)
-        if bias:
-            self[f"{name}.bias"] = ((outer,), 0.0, 0.05)
-
-    def conv(
-        self, name: str, inner: int, outer: int, *, kernel: int = 3, gain: float = 1.0
-    ) -> None:
-        self.weight(f"{name}.weight", outer, inner, kernel, kernel, gain=gain)
-        self[f"{name}.bias"] = ((outer,), 0.0, 0.05)
-
-    def norm(self, name: str, width: int) -> None:
-        self[f"{name}.weight"] = ((width,), 1.0, 0.1)
-        self[f"{name}.bias"] = ((width,), 0.0, 0.05)
 
 
 def unet_spec(size: UnetSize) -> Spec:

@@ -57,12 +57,13 @@ class Placer:
         `idle` is not empty. In strict mode a batch is one call (`max_batch` is 1) and may go
         anywhere: results are the same wherever it runs.
         """
-        standing_by = self._standing_by(group, idle)
-        head = group.nodes[0]
+        if group.model is None:
+            return self._to_nearest(group, idle)
+        key = group.model.key
+        standing_by = [slot for slot in idle if self.replicas.has(slot.executor, key)]
         if standing_by:
-            slot = min(standing_by, key=lambda slot: fetch_s(head, slot))
-            return slot, self._gather(group, 0, slot, len(standing_by))
-        first = self._first_to_load(group, now_s)
+            return self._to_nearest(group, standing_by)
+        first = self._first_to_load(group, key, now_s)
         if first is None:
             return None
         state = group.nodes[first]
@@ -71,6 +72,14 @@ class Placer:
             key=lambda slot: (fetch_s(state, slot), self.replicas.num_models(slot.executor)),
         )
         return slot, self._gather(group, first, slot, 1)
+
+    def _to_nearest(
+        self, group: ReadyGroup, standing_by: Sequence[ExecutorSlot]
+    ) -> tuple[ExecutorSlot, list[NodeState]]:
+        """Start at once where the head's inputs are soonest: nothing needs to be loaded."""
+        head = group.nodes[0]
+        slot = min(standing_by, key=lambda slot: fetch_s(head, slot))
+        return slot, self._gather(group, 0, slot, len(standing_by))
 
     def duration_s(
         self, group: ReadyGroup, states: Sequence[NodeState], slot: ExecutorSlot
@@ -81,26 +90,18 @@ class Placer:
             duration_s += self.profiles.load(group.model.key).seconds_s
         return duration_s
 
-    def _standing_by(
-        self, group: ReadyGroup, idle: Sequence[ExecutorSlot]
-    ) -> Sequence[ExecutorSlot]:
-        """The idle executors that can start on the group without loading anything."""
-        if group.model is None:
-            return idle
-        key = group.model.key
-        return [slot for slot in idle if self.replicas.has(slot.executor, key)]
-
-    def _first_to_load(self, group: ReadyGroup, now_s: float) -> int | None:
+    def _first_to_load(self, group: ReadyGroup, key: ModelKey, now_s: float) -> int | None:
         """Index of the first node that is better off where the model must be loaded first.
 
         The nodes before it are done sooner by waiting for a busy executor that has the model. The
         further behind a node is, the longer it waits: requests before it will come back for the
         executor with all their open work, so that work is waited for, shared by those executors.
         """
-        if group.model is None:
-            return 0
-        key = group.model.key
-        holders = self._busy_holders(key)
+        holders = [
+            slot
+            for slot in self.executors
+            if slot.running is not None and self.replicas.has(slot.executor, key)
+        ]
         if not holders:
             return 0
         load_s = self.profiles.load(key).seconds_s
@@ -122,13 +123,6 @@ class Placer:
             num_standing_by=num_standing_by,
             cost_here=lambda state: fetch_s(state, slot),
         )
-
-    def _busy_holders(self, key: ModelKey) -> list[ExecutorSlot]:
-        return [
-            slot
-            for slot in self.executors
-            if slot.running is not None and self.replicas.has(slot.executor, key)
-        ]
 
 
 def _wait_s(state: NodeState, slot: ExecutorSlot, now_s: float) -> float:

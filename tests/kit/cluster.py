@@ -55,6 +55,7 @@ class ServerProcess:
         command += ["--base-directory", str(self.base), "--device", "cpu"]
         command += ["--executors", str(self.num_executors), *self.flags]
         environment = dict(os.environ) | {"PYTHONUNBUFFERED": "1"}
+        self.log = []
         self._process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -62,7 +63,7 @@ class ServerProcess:
             text=True,
             env=environment,
         )
-        threading.Thread(target=self._read_log, args=(self._process,), daemon=True).start()
+        threading.Thread(target=self._read_log, args=(self._process, self.log), daemon=True).start()
         self.wait_for(lambda: bool(self._find_url()), "the ready line")
         self.url = self._find_url()
         self.wait_for(lambda: len(self.executors()) >= self.num_executors, "the executors")
@@ -113,11 +114,12 @@ class ServerProcess:
                 raise AssertionError(f"waiting for {what}: exit {ended}\n" + "\n".join(self.log))
             threading.Event().wait(0.05)
 
-    def _read_log(self, process: subprocess.Popen[str]) -> None:
+    @staticmethod
+    def _read_log(process: subprocess.Popen[str], log: list[str]) -> None:
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
-                self.log.append(line.rstrip())
+                log.append(line.rstrip())
 
     def _find_url(self) -> str:
         for line in list(self.log):

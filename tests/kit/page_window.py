@@ -6,7 +6,7 @@ import base64
 
 from playwright.sync_api import ConsoleMessage, Page, expect
 
-RUN_LIMIT_MS = 120_000
+RUN_LIMIT_MS = 60_000
 _DROP = """([name, type, content]) => {
     const bytes = Uint8Array.from(atob(content), (character) => character.charCodeAt(0));
     const transfer = new DataTransfer();

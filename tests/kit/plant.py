@@ -1,8 +1,8 @@
 """A scheduler among simulated executors, whose stores of tensors are watched all the time.
 
 After every event the scheduler's invariants are checked, and so is what it asks for: no executor
-gets two batches, none is sent a tensor that can't be fetched any more, a tensor is released once and
-not while a batch reads it, a request starts and ends once.
+gets two batches, none is sent a tensor that can't be fetched any more, a tensor is released once
+and not while a batch reads it, a request starts and ends once.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from nodeloom.runtime.scheduler.events import (
     BatchReported,
     ExecutorJoined,
     ExecutorLost,
+    GraphGrown,
     RequestArrived,
     RequestCancelled,
 )
@@ -81,7 +82,7 @@ class Plant:
         self.now_s = 0.0
         self.workers: dict[ExecutorId, Worker] = {}
         self.gone: list[Worker] = []
-        self.graphs: dict[RequestId, Graph] = {}
+        self.nodes: dict[RequestId, dict[NodeId, Node]] = {}
         self.started: list[RequestId] = []
         self.ended: dict[RequestId, RequestEnded] = {}
         self.questions: list[LowerPending] = []
@@ -105,8 +106,14 @@ class Plant:
 
     def arrive(self, name: str, graph: Graph, *, number: float = 0.0) -> list[AnyAction]:
         request_id = RequestId(name)
-        self.graphs[request_id] = graph
+        self.nodes[request_id] = graph.by_id()
         return self.happen(RequestArrived(request_id=request_id, number=number, graph=graph))
+
+    def grow(self, name: str, graph: Graph) -> list[AnyAction]:
+        """The compiler has lowered the request's graph again."""
+        request_id = RequestId(name)
+        self.nodes[request_id] = graph.by_id()
+        return self.happen(GraphGrown(request_id=request_id, graph=graph))
 
     def cancel(self, name: str) -> list[AnyAction]:
         return self.happen(RequestCancelled(request_id=RequestId(name)))
@@ -182,7 +189,7 @@ class Plant:
         worker = self.workers[ExecutorId(name)]
 
         def result(call: NodeCall) -> CallResult:
-            node = self.node(call.request_id, call.node_id)
+            node = self.nodes[call.request_id][call.node_id]
             return CallDone(
                 outputs=tuple(self._make(worker, port.type) for port in node.outputs),
                 ui=None,
@@ -192,9 +199,6 @@ class Plant:
         return result
 
     # what is to be seen -------------------------------------------------------------------------
-
-    def node(self, request_id: RequestId, node_id: NodeId) -> Node:
-        return self.graphs[request_id].by_id()[node_id]
 
     def running(self, name: str) -> list[str]:
         """What an executor runs, as `request/node`."""
@@ -214,7 +218,7 @@ class Plant:
 
     def assert_empty(self) -> None:
         """Every request has ended and every executor holds nothing."""
-        assert set(self.ended) == set(self.graphs)
+        assert set(self.ended) == set(self.nodes)
         held = {name: worker.known for name, worker in self.workers.items() if worker.known}
         assert not held, f"never released: {held}"
         assert not self.scheduler.requests
@@ -263,18 +267,17 @@ class Plant:
         worker.is_cancelled = False
 
     def _release(self, worker: Worker, keys: Iterable[TensorKey]) -> None:
-        in_use = {
-            key
-            for other in self.workers.values()
-            if other.batch is not None
-            for call in other.batch.calls
-            for key in _keys(item.value for item in call.inputs)
-        }
+        in_use = self._keys_in_use() if self.is_checked else frozenset()
         for key in keys:
             assert key in worker.known, f"{worker.executor} never had {key}, or released it before"
             assert key not in in_use, f"{key} was released while a batch reads it"
             worker.known.remove(key)
             worker.store.discard(key)
+
+    def _keys_in_use(self) -> frozenset[TensorKey]:
+        running = [worker.batch for worker in self.workers.values() if worker.batch is not None]
+        values = [item.value for batch in running for call in batch.calls for item in call.inputs]
+        return frozenset(_keys(values))
 
     def _is_held(self, key: TensorKey) -> bool:
         worker = self.workers.get(key.executor)
@@ -315,7 +318,7 @@ class Plant:
         return TreeValue(tree=b"\x81\xa1t\x00", tensors=(ref,))
 
 
-def fail(_: NodeCall) -> CallResult:
+def fail(_: NodeCall | None) -> CallResult:
     """The result of a call whose op raises."""
     return CallFailed(
         error=ErrorReport(

@@ -1,4 +1,4 @@
-"""Recorded exchanges of ComfyUI 0.8.0, trimmed to what the tests compare (in `server/recordings`)."""
+"""Recorded exchanges of ComfyUI 0.8.0, trimmed to what tests compare (in `server/recordings`)."""
 
 from __future__ import annotations
 

@@ -102,7 +102,6 @@ def main() -> None:
 
     def serve() -> None:
         while True:
-            server.socket.poll()
             server.serve_one()
 
     threading.Thread(target=serve, daemon=True).start()

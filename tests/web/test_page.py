@@ -45,14 +45,14 @@ def test_a_dropped_json_is_run_and_every_node_is_done_by_a_named_executor(window
 
 
 def test_progress_and_previews_are_shown_while_it_runs(window: Window) -> None:
-    window.drop("slow.json", as_json(txt2img(seed=12, steps=60, size=128)))
+    window.drop("slow.json", as_json(txt2img(seed=12, steps=16, size=64)))
     expect(window.page.locator("#now-line")).to_contain_text("KSampler #3: step")
     preview = window.page.locator("img.preview")
     assert preview.evaluate("async (image) => { await image.decode(); return image.naturalWidth; }")
     expect(window.page.locator('.cell[data-state="running"]').first).to_be_visible()
     window.expect_done()
     expect(preview).to_have_count(0)
-    assert picture_width(window) == 128
+    assert picture_width(window) == 64
 
 
 def test_a_dropped_png_runs_the_workflow_that_it_carries(window: Window) -> None:
@@ -197,13 +197,13 @@ def test_the_keyboard_reaches_a_box_and_opens_its_nodes(window: Window) -> None:
 
 
 def test_after_a_reload_the_running_request_is_followed_again(window: Window) -> None:
-    window.drop("reload.json", as_json(txt2img(seed=20, steps=100, size=128)))
+    window.drop("reload.json", as_json(txt2img(seed=20, steps=30)))
     expect(window.page.locator("#now-line")).to_contain_text("step")
     window.open()
     expect(window.page.locator("#now-heading")).to_have_text("reload.json")
     expect(window.page.locator("#now-line")).to_contain_text("step")
     window.expect_done()
-    expect(window.page.locator('.cell[data-state="done"]')).to_have_count(107)
+    expect(window.page.locator('.cell[data-state="done"]')).to_have_count(37)
 
 
 def test_a_lost_connection_comes_back_and_the_run_is_seen_to_its_end(window: Window) -> None:
@@ -212,14 +212,14 @@ def test_a_lost_connection_comes_back_and_the_run_is_seen_to_its_end(window: Win
         "**/ws?*", lambda socket: sockets.append((socket, socket.connect_to_server()))
     )
     window.open()
-    window.drop("lost.json", as_json(txt2img(seed=21, steps=60, size=128)))
+    window.drop("lost.json", as_json(txt2img(seed=21, steps=24)))
     expect(window.page.locator("#now-line")).to_contain_text("step")
     for side in sockets[-1]:
         side.close()
     expect(window.page.locator("#connection")).to_have_attribute("data-state", "open")
     window.expect_done()
     assert len(sockets) >= 2
-    assert picture_width(window) == 128
+    assert picture_width(window) == 64
 
 
 def test_an_ended_request_is_shown_again_from_the_history(window: Window) -> None:

@@ -203,7 +203,7 @@ def test_malformed_requests_are_ignored(context: Context, tmp_path: Path) -> Non
     client.send(msgspec.msgpack.encode(good))
     for _ in range(len(bad) + 1):
         assert server.socket.poll(int(SOON_S * 1000))
-        assert server.serve_one()
+        server.serve_one()
     assert len(client.recv_multipart()[1]) == 100
     assert not client.poll(0)
     client.close(0)

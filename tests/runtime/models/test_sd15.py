@@ -14,7 +14,8 @@ from nodeloom.runtime.errors import NodeFailed
 from nodeloom.runtime.models.checkpoint import Weights, build_module
 from nodeloom.runtime.models.ldm_vae import rename_vae, vae_config
 from nodeloom.runtime.models.sd15.text_encoder import text_config
-from nodeloom.runtime.models.tiny import TINY, materialise, text_spec, vae_spec, write_tiny_sd15
+from nodeloom.runtime.models.tiny import TINY, text_spec, vae_spec, write_tiny_sd15
+from nodeloom.runtime.models.weight_spec import materialise
 from nodeloom.runtime.values import Conditioning
 from safetensors.torch import load_file
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from kit.checkpoints import load_model
 from nodeloom.graph_import.handles import Role
-from nodeloom.runtime.models.tiny import SLOW, TINY, materialise, vae_spec, write_tiny_sd15
+from nodeloom.runtime.models.tiny import SLOW, TINY, write_tiny_sd15
 
 
 def test_the_tiny_checkpoint_has_the_same_bytes_each_time(tmp_path: Path) -> None:
@@ -20,13 +18,6 @@ def test_the_tiny_checkpoint_has_the_same_bytes_each_time(tmp_path: Path) -> Non
     write_tiny_sd15(other, seed=4)
     assert first.read_bytes() == second.read_bytes() != other.read_bytes()
     assert first.stat().st_size < 12_000_000
-
-
-def test_values_are_those_of_the_recorded_checkpoint() -> None:
-    weight = materialise(vae_spec(TINY.vae), seed=0)["quant_conv.weight"]
-    expected = np.array([0.2078, 0.2869, -0.4385, 0.0], np.float16)
-    assert weight.shape == (8, 8, 1, 1)
-    assert np.array_equal(weight[0, :3, 0, 0], expected[:3])
 
 
 def test_a_checkpoint_is_replaced_whole(tmp_path: Path) -> None:
@@ -41,14 +32,14 @@ def test_a_checkpoint_is_replaced_whole(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_the_slow_checkpoint_outweighs_the_tiny_one(tmp_path: Path) -> None:
-    seconds_s = {}
+def test_the_slow_checkpoint_runs_and_outweighs_the_tiny_one(tmp_path: Path) -> None:
+    num_bytes = {}
     for name, size in (("tiny", TINY), ("slow", SLOW)):
         write_tiny_sd15(tmp_path / name, size=size)
         denoiser = load_model(tmp_path / name, Role.DENOISER)
-        inputs = {"x": torch.zeros(2, 4, 16, 16), "sigma": 1.0, "context": torch.zeros(1, 77, 64)}
-        denoiser.execute(**inputs)
-        start_s = time.process_time()
-        denoiser.execute(**inputs)
-        seconds_s[name] = time.process_time() - start_s
-    assert seconds_s["slow"] > 2 * seconds_s["tiny"]
+        inputs = {"x": torch.zeros(1, 4, 8, 8), "sigma": 1.0, "context": torch.zeros(1, 77, 64)}
+        denoised = denoiser.execute(**inputs)["denoised"]
+        assert isinstance(denoised, torch.Tensor)
+        assert denoised.isfinite().all()
+        num_bytes[name] = denoiser.num_bytes
+    assert num_bytes["slow"] > 20 * num_bytes["tiny"]

@@ -32,7 +32,6 @@ from nodeloom.runtime.scheduler.events import (
     BatchReported,
     ExecutorJoined,
     ExecutorLost,
-    GraphGrown,
     GrowthFailed,
     ModelsDropped,
     RequestCancelled,
@@ -168,7 +167,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(stages=stages_of_graphs(), number=st.integers(-1, 1))
     def request_arrives(self, stages: list[Graph], number: int) -> None:
         name = f"r{len(self.stages)}"
-        self.stages[RequestId(name)] = stages[1:]
+        self.stages[RequestId(name)] = stages[1:] or stages
         self.plant.arrive(name, stages[0], number=float(number))
 
     @precondition(lambda self: self.plant.busy())
@@ -241,10 +240,8 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def _grow(self, question: LowerPending) -> None:
         stages = self.stages[question.request_id]
-        if stages:
-            self.plant.graphs[question.request_id] = stages.pop(0)
-        grown = self.plant.graphs[question.request_id]
-        self.plant.happen(GraphGrown(request_id=question.request_id, graph=grown))
+        # The last one again if there is none left: a compiler that gets no further.
+        self.plant.grow(question.request_id, stages.pop(0) if len(stages) > 1 else stages[0])
 
     def _check_replay(self) -> None:
         """The same events give the same actions, to the byte."""

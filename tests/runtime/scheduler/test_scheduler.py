@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from kit.graphs import chain, graph, model, node, text_to_image
 from kit.plant import Plant, sends
@@ -30,10 +31,7 @@ def test_a_text_to_image_request_runs_node_by_node_and_leaves_nothing_behind(pla
     finished = [
         a.node_id for _, _, answer in plant.log for a in answer if isinstance(a, NodeFinished)
     ]
-    assert sorted(finished) == sorted(
-        ["positive", "negative", "empty", "begin", "eval-0", "eval-1", "eval-2", "end"]
-        + ["decode", "save"]
-    )
+    assert len(finished) == len(set(finished)) == 10
     assert plant.outcome("a") == Outcome.SUCCESS
     plant.assert_empty()
 
@@ -153,9 +151,8 @@ def test_a_report_with_too_few_results_breaks_an_invariant(plant: Plant) -> None
     plant.join("gpu0")
     plant.arrive("a", chain(1, None))
     report = plant.finish("gpu0")
-    fields = {name: getattr(report, name) for name in report.__struct_fields__}
     with pytest.raises(InvariantBroken, match="0 results for the 1 calls"):
-        plant.scheduler.on_event(type(report)(**(fields | {"results": ()})), 9.0)
+        plant.scheduler.on_event(msgspec.structs.replace(report, results=()), 9.0)
 
 
 def test_an_op_that_gives_the_wrong_number_of_outputs_fails_its_request(plant: Plant) -> None:
