@@ -1,4 +1,4 @@
-"""What validation and lowering must ask of the world. `server/catalog.py` answers from real folders."""
+"""What validation and lowering must ask of the world; `server/catalog.py` answers from folders."""
 
 from __future__ import annotations
 

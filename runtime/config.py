@@ -22,7 +22,7 @@ from .ids import ExecutorId
 
 
 class PreviewMethod(StrEnum):
-    """How a picture in the making is shown. `auto` and `taesd` use latent2rgb until TAESD is read."""
+    """How a picture in the making is shown; `auto` and `taesd` mean latent2rgb as yet."""
 
     NONE = "none"
     AUTO = "auto"

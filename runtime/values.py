@@ -5,7 +5,7 @@ IMAGE and MASK are bare tensors. Only executors import this module: it needs tor
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, cast
 
 import msgspec
 import torch
@@ -84,6 +84,7 @@ def unflatten(tree: bytes, tensors: list[torch.Tensor]) -> Value:
             return tensors[item["t"]]
         if "l" in item:
             return tuple(build(part) for part in item["l"])
-        return _BY_NAME[item["s"]](**{name: build(part) for name, part in item["f"].items()})
+        fields: dict[str, Any] = {name: build(part) for name, part in item["f"].items()}
+        return _BY_NAME[item["s"]](**fields)
 
-    return build(msgspec.msgpack.decode(tree))  # type: ignore[return-value]  # the root is a Value
+    return cast(Value, build(msgspec.msgpack.decode(tree)))

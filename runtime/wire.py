@@ -7,7 +7,7 @@ messages mean stands in `protocol.py`. No torch here: the coordinator imports th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import zmq
@@ -51,7 +51,7 @@ def decode_from_executor(frames: Sequence[bytes]) -> FromExecutor:
     return _decode(_FROM_EXECUTOR, frames)
 
 
-def bound(socket: zmq.Socket[bytes]) -> None:
+def bound(socket: zmq.Socket[Any]) -> None:
     """Have the socket refuse larger frames unread; call it before bind or connect."""
     socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
 

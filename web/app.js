@@ -172,23 +172,20 @@ class App {
   }
 
   async #readQueueOnce() {
+    const watched = this.watch.id;
     // In this order a request that ends between the two answers is in both, never in neither.
     const { running, waiting } = rowsOfQueue(await api.queue(), this.clientId);
     const entries = Object.values(await api.history(ENDED_SHOWN));
     const ended = entries.map((entry) => rowOfEntry(entry, this.clientId)).reverse();
     this.rows = { running, waiting, ended };
     this.queueView.show(this.rows, this.watch.id);
-    if (this.watch.id === null && running.length > 0) await this.#look(running[0]);
-    else await this.#settleWatched();
-  }
-
-  /** The request looked at is not in the queue any more: it has ended, or was taken out. */
-  async #settleWatched() {
-    const id = this.watch.id;
-    const isLive = [...this.rows.running, ...this.rows.waiting].some((row) => row.id === id);
-    if (this.watch.isOver || isLive) return;
-    await this.watch.reread();
-    if (!this.watch.isOver && this.watch.id === id) this.watch.vanish();
+    if (this.watch.id === null && running.length > 0) {
+      await this.#look(running[0]);
+      return;
+    }
+    const isLive = [...running, ...waiting].some((row) => row.id === watched);
+    // A request that is looked at only since then may be younger than the answer.
+    if (!isLive && this.watch.id === watched) await this.watch.settle();
   }
 
   /**

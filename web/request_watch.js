@@ -54,7 +54,7 @@ export class RequestWatch {
       // A request that ends between the two answers has no graph any more, but a history entry.
       if (!(await this.#readGraph(id))) entry = await api.historyEntry(id);
     }
-    if (entry !== null && id === this.id) this.#end(entry);
+    if (entry !== null && id === this.id && !this.isOver) this.#end(entry);
   }
 
   /**
@@ -138,10 +138,20 @@ export class RequestWatch {
     }
   }
 
-  /** The request left the queue without a trace in the history: it was taken out while it waited. */
-  vanish() {
+  /** The request has left the queue: it ended, or it was taken out while it waited. */
+  async settle() {
+    const id = this.id;
+    if (id === null || this.isOver) return;
+    const entry = await api.historyEntry(id);
+    if (id !== this.id || this.isOver) return;
+    if (entry !== null) this.#end(entry);
+    else this.#stop("Taken out of the queue.");
+  }
+
+  /** @param {string} line */
+  #stop(line) {
     this.isOver = true;
-    this.progressView.stop("Taken out of the queue.");
+    this.progressView.stop(line);
   }
 
   /** @param {any} entry of the history */
@@ -157,7 +167,7 @@ export class RequestWatch {
       const seconds = secondsOf(entry);
       this.progressView.succeed(seconds === null ? "Done." : `Done in ${seconds.toFixed(1)} s.`);
     } else if (told.has("execution_interrupted")) {
-      this.progressView.stop("Cancelled.");
+      this.#stop("Cancelled.");
     } else {
       this.progressView.fail(told.get("execution_error") ?? {}, this.names);
     }

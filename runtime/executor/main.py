@@ -94,7 +94,7 @@ def run(settings: ExecutorSettings) -> None:
     if settings.is_strict:
         torch.use_deterministic_algorithms(True)
         # That would also fill every new tensor; ours are all written to before they are read.
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # untyped
 
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     inbox: SimpleQueue[Work] = SimpleQueue()

@@ -119,7 +119,7 @@ class ServerProcess:
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
-                log.append(line.rstrip())
+                log.append(line.rstrip())  # noqa: PERF401  (read by another thread meanwhile)
 
     def _find_url(self) -> str:
         for line in list(self.log):

