@@ -292,7 +292,7 @@ def _field_problems(node_errors: object) -> list[FieldProblem]:
 def _field_problem(node_id: str, class_type: str, error: Json) -> FieldProblem:
     field = str(error.get("extra_info", {}).get("input_name", ""))
     reason = str(error.get("message", ""))
-    details = str(error.get("details", ""))
+    details = str(error.get("details", "")).removeprefix(f"{field}: ")
     if details and details != field:
         reason = f"{reason}: {details}"
     return FieldProblem(node_id=node_id, class_type=class_type, field=field, reason=reason)

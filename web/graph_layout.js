@@ -5,13 +5,13 @@
  * Source of the order inside layers: Sugiyama, Tagawa, Toda 1981 (the barycenter sweep).
  */
 
-export const BOX_WIDTH = 188;
-const GAP_ALONG = 44; // between layers
+export const BOX_WIDTH = 174;
+const GAP_ALONG = 32; // between layers
 const GAP_ACROSS = 14; // between boxes of one layer
 const MARGIN = 6;
 const MOST_BESIDE = 2; // boxes beside each other on a narrow page
 
-const HEAD_HEIGHT = 74; // the four lines of text
+const HEAD_HEIGHT = 76; // the four lines of text
 const STRIP_PADDING = 10;
 const STRIP_WIDTH = BOX_WIDTH - 2 * STRIP_PADDING;
 const CELL_GAP = 2;

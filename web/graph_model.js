@@ -105,25 +105,27 @@ function foldLinks(answer, groupOf) {
 }
 
 /**
- * Longest path from a source. A folded graph of a valid workflow has no cycle; the bound on the
- * rounds only keeps a wrong answer from hanging the page.
+ * Count layers backwards from the last consumers, so that every group stands just before the first
+ * one that needs it and lines stay short. A folded graph of a valid workflow has no cycle; the bound
+ * on the rounds only keeps a wrong answer from hanging the page.
  *
  * @param {Map<string, Group>} groups
  * @param {Link[]} links
  */
 function setLayers(groups, links) {
+  /** @type {Map<string, number>} */
+  const fromEnd = new Map([...groups.keys()].map((key) => [key, 0]));
   for (let round = 0; round < groups.size; round += 1) {
     let hasMoved = false;
     for (const { source, target } of links) {
-      const least = groups.get(source).layer + 1;
-      const group = groups.get(target);
-      if (group.layer < least) {
-        group.layer = least;
-        hasMoved = true;
-      }
+      if (fromEnd.get(source) > fromEnd.get(target)) continue;
+      fromEnd.set(source, fromEnd.get(target) + 1);
+      hasMoved = true;
     }
-    if (!hasMoved) return;
+    if (!hasMoved) break;
   }
+  const longest = Math.max(0, ...fromEnd.values());
+  for (const group of groups.values()) group.layer = longest - fromEnd.get(group.key);
 }
 
 /**
@@ -151,6 +153,18 @@ export function groupWork(group) {
   if (count === 1 && counts.size === 1) return op;
   const others = group.nodes.length - count;
   return `${count} × ${op}${others ? ` + ${others}` : ""}`;
+}
+
+/**
+ * @param {Group} group
+ * @returns {string} `running 11/32 · cpu0 +1`: state, progress, and who works on it
+ */
+export function groupStatus(group) {
+  const numDone = group.nodes.filter((node) => node.state === "done").length;
+  const count = group.nodes.length > 1 ? ` ${numDone}/${group.nodes.length}` : "";
+  const [first, ...others] = groupExecutors(group);
+  const where = first === undefined ? "" : ` · ${first}`;
+  return `${groupState(group)}${count}${where}${others.length ? ` +${others.length}` : ""}`;
 }
 
 /**

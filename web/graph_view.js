@@ -5,14 +5,14 @@
 
 import { html, svg } from "./elements.js";
 import { cellsOf, layOut } from "./graph_layout.js";
-import { foldGraph, groupExecutors, groupModel, groupState, groupWork } from "./graph_model.js";
+import { foldGraph, groupModel, groupState, groupStatus, groupWork } from "./graph_model.js";
 
 /** @typedef {import("./graph_model.js").Group} Group */
 
 const NARROW_PX = 640;
-const LEAST_SCALE = 0.62; // below this the text can't be read: scroll instead
-const TITLE_CHARS = 20;
-const LINE_CHARS = 26;
+const LEAST_SCALE = 0.7; // below this the text can't be read: scroll instead
+const TITLE_CHARS = 17;
+const LINE_CHARS = 24;
 
 export class GraphView {
   /**
@@ -135,7 +135,7 @@ export class GraphView {
   #box(group, at) {
     const name = this.names.get(group.key) ?? group.classType;
     const model = groupModel(group);
-    const status = svg("text", { class: "box-status", x: 10, y: 64 });
+    const status = svg("text", { class: "box-status", x: 10, y: 66 });
     const choose = () => this.#choose(group.key);
     const box = svg(
       "g",
@@ -156,8 +156,8 @@ export class GraphView {
       svg("rect", { class: "box-body", width: at.width, height: at.height, rx: 8 }),
       svg("text", { class: "box-title", x: 10, y: 19 }, shorten(name, TITLE_CHARS)),
       svg("text", { class: "box-id", x: at.width - 10, y: 19 }, `#${shorten(group.key, 6)}`),
-      svg("text", { class: "box-work", x: 10, y: 35 }, shorten(groupWork(group), LINE_CHARS)),
-      svg("text", { class: "box-model", x: 10, y: 49 }, shorten(fileStem(model) || "no weights", LINE_CHARS)),
+      svg("text", { class: "box-work", x: 10, y: 36 }, shorten(groupWork(group), LINE_CHARS)),
+      svg("text", { class: "box-model", x: 10, y: 51 }, shorten(fileStem(model) || "no weights", LINE_CHARS)),
       status,
     );
     cellsOf(group.nodes.length).forEach((place, index) => {
@@ -193,14 +193,12 @@ export class GraphView {
   #paintBox(group) {
     const { box, status, name } = this.boxes.get(group.key);
     const state = groupState(group);
-    const numDone = group.nodes.filter((node) => node.state === "done").length;
-    const count = group.nodes.length > 1 ? ` ${numDone}/${group.nodes.length}` : "";
-    const where = groupExecutors(group).join(", ");
+    const words = groupStatus(group);
     box.setAttribute("data-state", state);
     box.classList.toggle("chosen", this.chosen === group.key);
     box.setAttribute("aria-expanded", String(this.chosen === group.key));
-    status.textContent = shorten(`${state}${count}${where && ` · ${where}`}`, LINE_CHARS);
-    box.setAttribute("aria-label", `${name}, node ${group.key}: ${groupWork(group)}, ${state}${count} ${where}`);
+    status.textContent = shorten(words, LINE_CHARS);
+    box.setAttribute("aria-label", `${name}, node ${group.key}: ${groupWork(group)}, ${words}`);
   }
 
   /** @param {string} key */

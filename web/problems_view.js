@@ -50,6 +50,7 @@ export class ProblemsView {
   #fill(parts) {
     this.place.replaceChildren(...parts);
     this.place.hidden = false;
+    this.place.scrollIntoView({ block: "nearest" });
   }
 }
 
@@ -79,7 +80,8 @@ function list(nodes, names) {
  */
 function errorItem(error) {
   const field = error.extra_info?.input_name;
-  const details = String(error.details ?? "");
+  // The field is shown before the reason; ComfyUI repeats it in some details.
+  const details = String(error.details ?? "").replace(`${field}: `, "");
   const reason = details && details !== field ? `${error.message}: ${details}` : String(error.message);
   if (field === undefined) return html("li", {}, reason);
   return html("li", { "data-problem-field": field }, html("code", {}, String(field)), " ", reason);

@@ -137,12 +137,13 @@ def _refuse(problem: NodeloomError, as_json: bool) -> int:
 
 def _field_problem(problem: ImportProblem) -> FieldProblem:
     field = str(problem.extra_info.get("input_name", ""))
-    has_more = problem.details and problem.details != field
+    details = problem.details.removeprefix(f"{field}: ")
+    has_more = details and details != field
     return FieldProblem(
         node_id=problem.node_id,
         class_type=problem.class_type,
         field=field,
-        reason=f"{problem.message}: {problem.details}" if has_more else problem.message,
+        reason=f"{problem.message}: {details}" if has_more else problem.message,
     )
 
 

@@ -64,9 +64,13 @@ class ServerProcess:
             env=environment,
         )
         threading.Thread(target=self._read_log, args=(self._process, self.log), daemon=True).start()
-        self.wait_for(lambda: bool(self._find_url()), "the ready line")
-        self.url = self._find_url()
-        self.wait_for(lambda: len(self.executors()) >= self.num_executors, "the executors")
+        try:
+            self.wait_for(lambda: bool(self._find_url()), "the ready line")
+            self.url = self._find_url()
+            self.wait_for(lambda: len(self.executors()) >= self.num_executors, "the executors")
+        except BaseException:
+            self._process.kill()
+            raise
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:

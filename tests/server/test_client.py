@@ -85,10 +85,9 @@ async def test_a_picture_never_replaces_another_file(tmp_path: Path) -> None:
     ],
 )
 async def test_refusals_of_any_form_are_told(status: int, body: str, message: str) -> None:
-    async with foreign_server(status, body) as server:
-        async with ServerClient(str(server.make_url(""))) as client:
-            with pytest.raises(PromptRefused) as refused:
-                await client.submit({}, "t")
+    async with foreign_server(status, body) as server, ServerClient(str(server.make_url(""))) as it:
+        with pytest.raises(PromptRefused) as refused:
+            await it.submit({}, "t")
     assert refused.value.message == message
     assert refused.value.problems == ()
 

@@ -22,8 +22,9 @@ CHROMIUM_FLAGS = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Chromium, for one module of tests that are not async: its driver holds the event loop."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("no chromium here: the page is not tested in a browser")
@@ -33,7 +34,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def web_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One executor: a second request waits while the first one runs."""
     checkpoint = make_checkpoint(tmp_path_factory.mktemp("web-checkpoint"))

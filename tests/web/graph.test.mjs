@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { parsePreview } from "../../web/frames.js";
 import { BOX_WIDTH, boxHeight, cellsOf, layOut } from "../../web/graph_layout.js";
-import { foldGraph, groupExecutors, groupState, groupWork } from "../../web/graph_model.js";
+import { foldGraph, groupExecutors, groupState, groupStatus, groupWork } from "../../web/graph_model.js";
 import { rowOfEntry, rowsOfQueue } from "../../web/queue_view.js";
 
 const input = (source, kind = "eager") => ({ name: "x", source, port: 0, kind });
@@ -41,6 +41,7 @@ test("the evaluations of one ComfyUI node fold into one group", () => {
   assert.equal(groupWork(sampler), "2 × denoise + 2");
   assert.equal(groupState(sampler), "running");
   assert.deepEqual(groupExecutors(sampler), ["cpu0", "cpu1"]);
+  assert.equal(groupStatus(sampler), "running 1/4 · cpu0 +1");
   assert.equal(groupState(groups[4]), "pending");
   assert.deepEqual(
     links.map((link) => [link.source, link.target]),
@@ -53,6 +54,20 @@ test("every line leads to a later layer", () => {
   const layer = new Map(groups.map((group) => [group.key, group.layer]));
   assert.equal(links.length, 3);
   for (const link of links) assert.ok(layer.get(link.source) < layer.get(link.target));
+});
+
+test("a group stands just before the first one that needs it", () => {
+  const nodes = [
+    node("load", "load", "load_image", []),
+    node("encode", "encode", "vae_encode", ["load"]),
+    node("text", "text", "text_encode", []),
+    node("sample", "sample", "denoise", ["encode", "text"]),
+  ];
+  const { groups } = foldGraph({ ...GRAPH, nodes, pending: [] });
+  assert.deepEqual(
+    groups.map((group) => [group.key, group.layer]),
+    [["load", 0], ["encode", 1], ["text", 1], ["sample", 2]],
+  );
 });
 
 test("a line is dashed only if all its edges are deferred", () => {

@@ -31,7 +31,8 @@ def test_a_first_picture_is_drawn_and_the_server_is_stopped(tmp_path: Path) -> N
     picture, page = done.stdout.splitlines()
     path = Path(picture.removeprefix("picture: "))
     assert path.parent == folder / "output"
-    assert Image.open(path).size == (128, 128)
+    with Image.open(path) as image:
+        assert image.size == (128, 128)
     assert page.startswith("page: http://127.0.0.1:")
     assert [p for p in psutil.process_iter() if is_of(p, folder)] == []
     assert (folder / "input" / "example.png").read_bytes() == path.read_bytes()

@@ -14,6 +14,7 @@ from kit import commands
 from kit.base_directory import make_base
 from kit.cluster import ServerProcess
 from kit.prompts import txt2img
+from nodeloom.server.cli.workflow_file import read_workflow
 from PIL import Image
 
 LONG_STEPS = 400
@@ -24,6 +25,11 @@ def write(folder: Path, prompt: dict[str, Any]) -> Path:
     path = folder / "workflow.json"
     path.write_text(json.dumps(prompt))
     return path
+
+
+def picture_size(path: str) -> tuple[int, int]:
+    with Image.open(path) as picture:
+        return picture.size
 
 
 def await_empty_queue(server: ServerProcess) -> None:
@@ -42,7 +48,7 @@ def test_the_picture_is_downloaded_and_its_path_printed(
     assert done.returncode == 0, done.stderr
     [picture] = done.stdout.split()
     assert Path(picture).parent == out
-    assert Image.open(picture).size == (64, 64)
+    assert picture_size(picture) == (64, 64)
     assert "KSampler #3" in done.stderr
     assert "100% done" in done.stderr
 
@@ -60,8 +66,7 @@ def test_a_picture_is_a_workflow_again_and_inputs_can_be_set(
     assert done.returncode == 0, done.stderr
     [again] = outcome["pictures"]
     assert Path(again).parent == tmp_path / "sub"
-    carried = json.loads(Image.open(again).text["prompt"])  # type: ignore[attr-defined]
-    assert carried["3"]["inputs"]["seed"] == 99
+    assert read_workflow(Path(again))["3"]["inputs"]["seed"] == 99
     assert Path(again).read_bytes() != picture.read_bytes()
     assert cli_server.get(f"/history/{outcome['prompt_id']}")
 
@@ -118,7 +123,7 @@ def test_ctrl_c_stops_the_run_on_the_server_too(cli_server: ServerProcess, tmp_p
     assert process.returncode == 130
     assert "the server was told to stop" in told
     await_empty_queue(cli_server)
-    entry = list(cli_server.get("/history?max_items=1").values())[0]
+    entry = next(iter(cli_server.get("/history?max_items=1").values()))
     names = [name for name, _ in entry["status"]["messages"]]
     assert "execution_interrupted" in names
 
@@ -141,12 +146,14 @@ def test_a_run_survives_the_death_and_restart_of_the_server(
     server = ServerProcess(base, flags=("--threads", "1", "--port", str(port)))
     path = write(tmp_path, txt2img(seed=5, steps=60))
     out = tmp_path / "out"
-    with server:
-        with commands.start("run", path, "--server", server.url, "--output", out) as process:
-            commands.read_until(process, "step", of_stderr=True)
-            server.kill()
-            server.log.clear()
-            server.start()
-            printed, told = process.communicate(timeout=LIMIT_S)
+    with (
+        server,
+        commands.start("run", path, "--server", server.url, "--output", out) as process,
+    ):
+        commands.read_until(process, "step", of_stderr=True)
+        server.kill()
+        server.log.clear()
+        server.start()
+        printed, told = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, told
-    assert Image.open(printed.strip()).size == (64, 64)
+    assert picture_size(printed.strip()) == (64, 64)
