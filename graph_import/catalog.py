@@ -29,6 +29,17 @@ class Catalog(Protocol):
         """Raises: ModelFileProblem: missing, truncated, needs unpickling, of no known family."""
         ...
 
+    def part(self, kind: str, name: str) -> CheckpointInfo:
+        """A file that holds one model: kind is `vae`, `text_encoders`, `controlnet` ...
+
+        Raises: ModelFileProblem, as `checkpoint`.
+        """
+        ...
+
+    def file(self, kind: str, name: str) -> FileIdentity:
+        """A file that needs no inspection here: `loras`, `embeddings`. Raises: ModelFileProblem."""
+        ...
+
     def picture(self, name: str) -> FileIdentity:
         """A picture by its (possibly annotated) name. Raises: ModelFileProblem."""
         ...

@@ -19,6 +19,8 @@ class Role(StrEnum):
     DENOISER = "denoiser"
     TEXT_ENCODER = "text_encoder"
     VAE = "vae"
+    CONTROLNET = "controlnet"
+    UPSCALER = "upscaler"
 
 
 class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,12 +16,15 @@ COMBO: Final = "COMBO"
 MODEL: Final = "MODEL"
 CLIP: Final = "CLIP"
 VAE: Final = "VAE"
+CONTROL_NET: Final = "CONTROL_NET"
+UPSCALE_MODEL: Final = "UPSCALE_MODEL"
 ANY: Final = "*"
 MATCH_TYPE: Final = "COMFY_MATCHTYPE_V3"  # the editor checks these, the server lets any type pass
-SAMPLER_STATE: Final = "SAMPLER_STATE"  # only inside a lowered Graph
+SAMPLER_STATE: Final = "SAMPLER_STATE"  # this and the next two only inside a lowered Graph
+RESIDUALS: Final = "RESIDUALS"  # what a ControlNet adds to a denoiser's evaluation
+PATCH: Final = "PATCH"  # that a patch file was fetched and checked
 
 SCALARS: Final = frozenset({INT, FLOAT, STRING, BOOLEAN, COMBO})
-HANDLES: Final = frozenset({MODEL, CLIP, VAE})
 
 TypeSpec = str | list[object]  # a name, a comma union, or (old combos) the list of choices
 

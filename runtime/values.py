@@ -15,16 +15,46 @@ from ..graph_import.sampling.base import SamplerState
 
 
 class Latent(msgspec.Struct, frozen=True, kw_only=True):
-    """samples: float32 [B, C, H/8, W/8], unscaled, as LATENT sockets carry them."""
+    """A LATENT.
+
+    Args:
+        samples: float32 [B, C, H/8, W/8], unscaled.
+        noise_mask: float32 [B or 1, 1, H, W] in pixels or latent units, 1 where to sample; or None.
+        batch_index: which noise each item takes, as if it were that item of a larger batch.
+    """
 
     samples: torch.Tensor
+    noise_mask: torch.Tensor | None = None
+    batch_index: tuple[int, ...] | None = None
 
 
 class CondEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """cond: float32 [1, tokens, width]; pooled: float32 [1, width] or None."""
+    """One text on one side of the guidance, and where and when it counts.
+
+    Args:
+        cond: float32 [1, tokens, width].
+        pooled: float32 [1, width] or None.
+        area: (unit, height, width, y, x); the unit is `latent` or `percentage`.
+        strength: weight of the entry within its side.
+        mask: float32 [B or 1, H, W]; `is_mask_bounds` crops to where it is not zero.
+        start_percent, end_percent: part of the sampling in which it counts.
+        controls: markers of the ControlNets that steer it, in order.
+        concat_latent: unscaled latents that an inpainting denoiser takes as further channels.
+        concat_mask: float32 mask that goes with them.
+    """
 
     cond: torch.Tensor
     pooled: torch.Tensor | None
+    area: tuple[str, float, float, float, float] | None = None
+    strength: float = 1.0
+    mask: torch.Tensor | None = None
+    mask_strength: float = 1.0
+    is_mask_bounds: bool = False
+    start_percent: float = 0.0
+    end_percent: float = 1.0
+    controls: tuple[str, ...] = ()
+    concat_latent: torch.Tensor | None = None
+    concat_mask: torch.Tensor | None = None
 
 
 class Conditioning(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mimetypes
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -17,7 +17,7 @@ from typing import Final
 from ..graph_import.catalog import CheckpointInfo
 from ..graph_import.errors import ModelFileProblem
 from ..graph_import.handles import FileIdentity
-from ..runtime.models.headers import inspect_checkpoint
+from ..runtime.models.headers import inspect_checkpoint, inspect_part
 from .files import FolderKind, Folders, UnsafeName, resolve_under, split_annotation
 from .model_paths import ModelPaths
 
@@ -45,13 +45,15 @@ class FolderCatalog:
 
         Raises: ModelFileProblem: missing, truncated, needs unpickling, of no known family.
         """
-        try:
-            path = self._model_paths.find("checkpoints", name)
-        except UnsafeName as problem:
-            raise ModelFileProblem(f"checkpoint {name!r}: {problem}", name=name) from problem
-        if path is None:
-            raise ModelFileProblem(f"there is no checkpoint called {name!r}", name=name)
-        return self._inspect(path)
+        return self._inspect(self._find("checkpoints", name), inspect_checkpoint)
+
+    def part(self, kind: str, name: str) -> CheckpointInfo:
+        """What the file of one model is. Raises: ModelFileProblem, as `checkpoint`."""
+        return self._inspect(self._find(kind, name), inspect_part)
+
+    def file(self, kind: str, name: str) -> FileIdentity:
+        """A LoRA or another file that is looked at where it is used. Raises: ModelFileProblem."""
+        return _identify(self._find(kind, name))
 
     def picture(self, name: str) -> FileIdentity:
         """A picture by its name, which may say its folder: `a/b.png [output]`.
@@ -67,14 +69,23 @@ class FolderCatalog:
             raise ModelFileProblem(f"there is no picture called {name!r}", name=name)
         return _identify(path)
 
-    def _inspect(self, path: Path) -> CheckpointInfo:
+    def _find(self, kind: str, name: str) -> Path:
+        try:
+            path = self._model_paths.find(kind, name)
+        except UnsafeName as problem:
+            raise ModelFileProblem(f"{kind}: {name!r}: {problem}", name=name) from problem
+        if path is None:
+            raise ModelFileProblem(f"there is no file {name!r} in {kind}", name=name)
+        return path
+
+    def _inspect(self, path: Path, look: Callable[[Path], CheckpointInfo]) -> CheckpointInfo:
         identity = _identify(path)
         with self._lock:
             known = self._headers.get(identity)
             if known is not None:
                 self._headers.move_to_end(identity)
                 return known
-        info = inspect_checkpoint(Path(identity.path))
+        info = look(Path(identity.path))
         with self._lock:
             self._headers[identity] = info
             while len(self._headers) > MAX_REMEMBERED_HEADERS:

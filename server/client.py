@@ -14,7 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 import msgspec
@@ -144,7 +144,7 @@ class ServerClient:
 
     async def history_entry(self, prompt_id: str) -> Json | None:
         """The request's history entry; None while it runs, or if it is unknown."""
-        status, answer = await self._ask("GET", f"/history/{prompt_id}")
+        status, answer = await self._ask("GET", f"/history/{quote(prompt_id, safe='')}")
         if status != 200 or not isinstance(answer, dict):
             raise ServerUnreachable(f"GET /history answered {status}")
         return cast("Json | None", answer.get(prompt_id))

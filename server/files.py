@@ -106,13 +106,18 @@ def split_annotation(name: str) -> tuple[str, FolderKind | None]:
 
 def prepare_folders(settings: Settings) -> None:
     """Create the folders of a server and empty `temp`. Raises: SettingsProblem."""
+    make_folders(settings)
+    empty_temp(settings)
+
+
+def make_folders(settings: Settings) -> None:
+    """Create the folders of a server but `temp`. Raises: SettingsProblem."""
     try:
         for folder in (settings.input_directory, settings.output_directory):
             folder.mkdir(parents=True, exist_ok=True)
         (settings.models_directory / "checkpoints").mkdir(parents=True, exist_ok=True)
         settings.user_directory.mkdir(parents=True, exist_ok=True)
         settings.state_directory.mkdir(mode=0o700, exist_ok=True)
-        empty_temp(settings)
     except OSError as problem:
         raise SettingsProblem(f"folder {problem.filename}: {problem.strerror}") from problem
 
@@ -134,6 +139,13 @@ def empty_temp(settings: Settings) -> None:
     )
     if any(other.resolve().is_relative_to(real) for other in others):
         raise SettingsProblem(f"temp_directory {temp} is emptied at start, yet it holds others")
+    try:
+        _empty(temp)
+    except OSError as problem:
+        raise SettingsProblem(f"folder {problem.filename}: {problem.strerror}") from problem
+
+
+def _empty(temp: Path) -> None:
     is_new = not temp.exists()
     temp.mkdir(parents=True, exist_ok=True)
     entries = sorted(temp.iterdir())

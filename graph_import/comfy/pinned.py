@@ -27,13 +27,23 @@ class PinnedCatalog:
         info = self._catalog.checkpoint(name)
         return msgspec.structs.replace(info, file=self._pinned.get(info.file.path, info.file))
 
+    def part(self, kind: str, name: str) -> CheckpointInfo:
+        info = self._catalog.part(kind, name)
+        return msgspec.structs.replace(info, file=self._pinned.get(info.file.path, info.file))
+
+    def file(self, kind: str, name: str) -> FileIdentity:
+        file = self._catalog.file(kind, name)
+        return self._pinned.get(file.path, file)
+
     def picture(self, name: str) -> FileIdentity:
         file = self._catalog.picture(name)
         return self._pinned.get(file.path, file)
 
 
 def _files(graph: Graph) -> list[FileIdentity]:
-    models = [node.model.key.file for node in graph.nodes if node.model is not None]
+    refs = [node.model for node in graph.nodes if node.model is not None]
+    models = [ref.key.file for ref in refs]
+    models += [patch.file for ref in refs for patch in ref.patches]
     pictures = [
         msgspec.convert(dict(node.params), FileIdentity)
         for node in graph.nodes

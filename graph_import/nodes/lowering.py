@@ -38,7 +38,28 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True):
     ref: ModelRef
 
 
-Value = Constant | Handle | Edge
+class Control(msgspec.Struct, frozen=True, kw_only=True):
+    """A ControlNet on a conditioning: it becomes a DAG node per evaluation where it is active.
+
+    The entries of the conditioning that it steers carry `marker`. `strength` may come over an edge.
+    """
+
+    marker: str
+    model: ModelRef
+    hint: Edge
+    strength: Constant | Edge
+    start_percent: float
+    end_percent: float
+
+
+class Steering(msgspec.Struct, frozen=True, kw_only=True):
+    """A CONDITIONING: the edge that carries its entries, and the ControlNets on them, in order."""
+
+    edge: Edge
+    controls: tuple[Control, ...] = ()
+
+
+Value = Constant | Handle | Edge | Steering
 
 
 class NeedsValue(Exception):  # noqa: N818
@@ -136,6 +157,16 @@ class Lowering:
             raise self.refusal(name, f"a {self.schema.input(name).type} was expected")
         return value.ref
 
+    def steering(self, name: str) -> Steering:
+        """The conditioning on `name`. Raises: InputRefused: something else is there."""
+        match self.inputs[name]:
+            case Steering() as steering:
+                return steering
+            case Edge() as edge:
+                return Steering(edge=edge)
+            case _:
+                raise self.refusal(name, "a conditioning was expected")
+
     def refusal(self, name: str, reason: str) -> InputRefused:
         """The exception that refuses input `name`."""
         return InputRefused(custom_failure(name, reason))
@@ -161,8 +192,10 @@ class Lowering:
         for name, arg in args.items():
             if isinstance(arg, Edge):
                 inputs[name] = arg
+            elif isinstance(arg, Steering):
+                inputs[name] = arg.edge
             else:
-                params[name] = _param(arg, spec.args[name])
+                params[name] = _param(arg, spec.type_of(name))
         self._check_limits()
         node_id = dag_id(self.node_id, part)
         self.nodes.append(node_id)
@@ -195,7 +228,7 @@ class Lowering:
                 if not self._is_known(edge):
                     raise NeedsValue((edge,))
                 given = self.known.value(edge, self.builder.signature(edge.source))
-            case Handle():
+            case Handle() | Steering():
                 raise self.refusal(name, f"a {spec.type} was expected")
         config = partial(spec.config, self.catalog)
         converted = convert(spec, given, config)

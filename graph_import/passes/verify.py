@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..builder import content_signature
 from ..errors import GraphBroken
 from ..ir import Edge, Graph, Member, Node, NodeId
-from ..nodes.op_table import OPS
+from ..nodes.op_table import OPS, OpSpec
 from ..types import connects
 
 
@@ -50,7 +50,7 @@ def _check_op(node: Node, producers: Mapping[str, Node]) -> None:
     if spec is None:
         raise _broken(node.id, f"there is no op {node.op!r}")
     given = [name for name, _ in (*node.params, *node.inputs)]
-    if sorted(given) != sorted(spec.args):
+    if not _fit(spec, given):
         raise _broken(node.id, f"{node.op} takes {sorted(spec.args)}, not {sorted(given)}")
     if node.outputs != spec.outputs:
         raise _broken(node.id, f"{node.op} gives {spec.outputs}, not {node.outputs}")
@@ -58,8 +58,19 @@ def _check_op(node: Node, producers: Mapping[str, Node]) -> None:
         raise _broken(node.id, f"{node.op} runs on a model of role {spec.role}")
     for name, edge in node.inputs:
         received = producers[name].outputs[edge.port].type
-        if not connects(received, spec.args[name]):
-            raise _broken(node.id, f"{name} is {spec.args[name]}, {edge.source!r} gives {received}")
+        declared = spec.type_of(name)
+        if not connects(received, declared):
+            raise _broken(node.id, f"{name} is {declared}, {edge.source!r} gives {received}")
+
+
+def _fit(spec: OpSpec, given: list[str]) -> bool:
+    """Every argument of the op is given once, and whatever else is given is numbered."""
+    if len(set(given)) != len(given) or not spec.args.keys() <= set(given):
+        return False
+    try:
+        return all(spec.type_of(name) for name in given)
+    except KeyError:
+        return False
 
 
 def _check_content(node: Node, producers: Mapping[str, Node]) -> None:

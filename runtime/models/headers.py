@@ -35,6 +35,42 @@ def inspect_checkpoint(path: Path) -> CheckpointInfo:
     raise problem(path, _explain_unknown(header.tensors))
 
 
+def inspect_part(path: Path) -> CheckpointInfo:
+    """What a file that holds one model is: whichever recogniser of `_PARTS` knows its names.
+
+    Raises: ModelFileProblem, as `inspect_checkpoint`.
+    """
+    header = read_header(path)
+    for (family, role), name_of in _PARTS.items():
+        stored = name_of(header.tensors)
+        if stored is not None:
+            dtype = header.tensors[stored].dtype
+            if dtype not in DTYPE_NAMES:
+                raise problem(path, f"its weights are stored as {dtype}, which no model can use")
+            return CheckpointInfo(
+                file=header.file,
+                family=family,
+                roles=frozenset({role}),
+                dtype=DTYPE_NAMES[dtype],
+            )
+    raise problem(path, "this is a model of no known kind")
+
+
+def _sd15_vae(tensors: Tensors) -> str | None:
+    """A VAE of its own, with or without a checkpoint's prefix; gives the name of a weight."""
+    for prefix in ("", VAE_PREFIX):
+        name = prefix + "decoder.conv_in.weight"
+        if _shape(tensors, name)[1:2] == (4,):
+            return name
+    return None
+
+
+# (family, role) -> gives the name of a weight whose dtype stands for the file's, None: not it.
+_PARTS: Final[Mapping[tuple[str, Role], Callable[[Tensors], str | None]]] = {
+    ("sd15", Role.VAE): _sd15_vae,
+}
+
+
 def _describe(header: Header, family: str, path: Path) -> CheckpointInfo:
     tensors = header.tensors
     roles = {Role.DENOISER}

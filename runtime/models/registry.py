@@ -35,6 +35,8 @@ def _sd15(ref: ModelRef) -> Model:
             from .sd15.vae import Vae
 
             return Vae(ref)
+        case _:
+            raise ModelFileProblem(f"{ref.key.label()}: {ref.key.family} has no {ref.key.role}")
 
 
 def import_libraries() -> None:

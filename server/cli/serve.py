@@ -7,17 +7,22 @@ import asyncio
 import logging
 import os
 import signal
+import sqlite3
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
 from ...runtime.config import Settings, add_flags, read_settings
+from ...runtime.coordinator.service import Coordinator
 from ...runtime.errors import SettingsProblem
 from ...runtime.logs import setup_logging
 from ..app import build_front
-from ..files import empty_temp, prepare_folders
+from ..files import empty_temp, make_folders
+from ..leftovers import only_server, sweep_links
 from ..supervisor import Supervisor
 from ..uploads import sweep
 
@@ -38,10 +43,13 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings = read_settings(parser.parse_args(arguments), os.environ)
         setup_logging(settings.log_level, "server")
-        prepare_folders(settings)
-        sweep(settings.input_directory)
-        asyncio.run(serve(settings))
-        empty_temp(settings)
+        make_folders(settings)
+        with only_server(settings.state_directory):
+            empty_temp(settings)
+            sweep(settings.input_directory)
+            sweep_links(Path(tempfile.gettempdir()))
+            asyncio.run(serve(settings))
+            empty_temp(settings)
     except SettingsProblem as problem:
         print(f"nodeloom serve: {problem.message}", file=sys.stderr)
         return USAGE_ERROR
@@ -51,7 +59,8 @@ def main(arguments: Sequence[str]) -> int:
 async def serve(settings: Settings) -> None:
     """Start everything, say where, wait for a signal or a failure of ours, stop everything.
 
-    Raises: SettingsProblem: the address can't be listened on, folders or devices make no sense.
+    Raises: SettingsProblem: the address can't be listened on, folders, devices or the database
+    make no sense.
     """
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -59,8 +68,8 @@ async def serve(settings: Settings) -> None:
     front = build_front(settings)
     supervisor = Supervisor(settings, front.coordinator)
     runner = web.AppRunner(front.app, access_log=None, shutdown_timeout=SHUTDOWN_LIMIT_S)
-    await front.coordinator.start()
     try:
+        await _open(front.coordinator, settings)
         address = await _listen(runner, settings)
         supervisor.start()
         print(f"nodeloom is ready: {address}", flush=True)
@@ -70,6 +79,14 @@ async def serve(settings: Settings) -> None:
         await runner.cleanup()
         await supervisor.stop()
         await front.coordinator.stop()
+
+
+async def _open(coordinator: Coordinator, settings: Settings) -> None:
+    """Start the coordinator. Raises: SettingsProblem: its database can't be used."""
+    try:
+        await coordinator.start()
+    except sqlite3.Error as problem:
+        raise SettingsProblem(f"database in {settings.state_directory}: {problem}") from problem
 
 
 async def _wait(stopped: asyncio.Event, failure: asyncio.Future[None] | None) -> None:
