@@ -98,11 +98,12 @@ class Reference:
 
 
 class Server:
-    """`nodeloom serve` with one executor of one thread, seen through one websocket."""
+    """`nodeloom serve` with executors of one thread, seen through one websocket."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, *, executors: int = 1) -> None:
         command = [sys.executable, "-m", "nodeloom.server.cli", "serve", "--port", "0"]
-        command += ["--base-directory", str(base), "--executors", "1", "--threads", "1"]
+        command += ["--base-directory", str(base), "--threads", "1"]
+        command += ["--executors", str(executors)]
         command += ["--device", "cpu", "--log-level", "ERROR"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None

@@ -4,7 +4,7 @@ ABI: int
 COMPILER: str
 UNIT_BYTES: int
 
-class ArenaFull(RuntimeError):  # noqa: N818
+class ArenaFull(RuntimeError):
     """No free range holds the request now; the allocator is as it was before the call."""
 
 class Allocator:

@@ -36,7 +36,7 @@ class ImportProblem(msgspec.Struct, frozen=True, kw_only=True):
     extra_info: dict[str, object]
 
 
-class ImportRejected(NodeloomError):  # noqa: N818  (a verdict, as ComfyUI's 400 is)
+class ImportRejected(NodeloomError):
     """A prompt that can't be run; carries all its problems, not the first (HTTP 400)."""
 
     code = "import_rejected"
@@ -57,13 +57,13 @@ class ImportRejected(NodeloomError):  # noqa: N818  (a verdict, as ComfyUI's 400
         self.dependent_outputs = dict(dependent_outputs or {})
 
 
-class ModelFileProblem(NodeloomError):  # noqa: N818
+class ModelFileProblem(NodeloomError):
     """A model or picture file that is missing, truncated, refused or of no known family."""
 
     code = "model_file_problem"
 
 
-class GraphBroken(NodeloomError):  # noqa: N818
+class GraphBroken(NodeloomError):
     """A Graph breaks a rule of `passes/verify.py`: our bug, never the client's."""
 
     code = "graph_broken"

@@ -12,6 +12,8 @@ import msgspec
 
 Scalar = bool | int | float | str | None
 
+CLIP_LAYER = "clip_layer"  # option of a text encoder: which layer it gives, -1 is the last
+
 
 class Role(StrEnum):
     """What a model does in a workflow."""

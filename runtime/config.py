@@ -225,7 +225,9 @@ def _parse(option: _Option, value: object, source: str) -> object:
         if option.kind == "bool":
             return _parse_bool(value)
         if option.kind == "path":
-            return Path(cast(str, value)).expanduser().absolute()
+            if not isinstance(value, str) or not value:
+                raise ValueError(f"expected a path, got {value!r}")
+            return Path(value).expanduser().absolute()
         if option.kind == "paths":
             parts = (
                 value.split(os.pathsep) if isinstance(value, str) else cast(Sequence[str], value)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ..graph_import.handles import ModelKey, ModelRef, Scalar
+from ..graph_import.handles import FileIdentity, ModelKey, ModelRef, Patch, Scalar
 from ..graph_import.ir import NodeId, ParamValue
 from .ids import BatchId, ExecutorId, RequestId, TensorId
 
@@ -57,14 +57,22 @@ class TreeValue(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unkn
     tensors: tuple[TensorRef, ...]
 
 
+class AwaitedValue(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+    """What another executor is making while the call that needs it runs: `InputReady` will tell."""
+
+    request_id: RequestId
+    node_id: NodeId
+    port: int
+
+
 ValueRef = ScalarValue | TreeValue
 
 
 class NodeInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One input of a call, by name."""
+    """One input of a call, by name; only a deferred one may still be awaited."""
 
     name: str
-    value: ValueRef
+    value: ValueRef | AwaitedValue
     is_deferred: bool
 
 
@@ -86,6 +94,14 @@ class RunBatch(Message, frozen=True, kw_only=True):
     op: str
     model: ModelRef | None
     calls: tuple[NodeCall, ...]
+
+
+class InputReady(Message, frozen=True, kw_only=True):
+    """Coordinator -> executor: a value that calls of the batch await is there."""
+
+    batch_id: BatchId
+    awaited: AwaitedValue
+    value: ValueRef
 
 
 class CancelBatch(Message, frozen=True, kw_only=True):
@@ -173,10 +189,36 @@ class ModelLoaded(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     num_bytes: int
 
 
+class PatchesSwitched(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A loaded model has these patches now; `seconds_s` is what taking off and putting on took."""
+
+    key: ModelKey
+    patches: tuple[Patch, ...]
+    seconds_s: float
+
+
+class PatchCoverage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a patch file changes in a model, counted in keys of the file.
+
+    Keys that say that they are for another model of the workflow are not counted. `ignored` and
+    `misshapen` name the first few of the keys that have no module here, or another shape than it.
+    """
+
+    key: ModelKey
+    file: FileIdentity
+    num_applied: int
+    num_ignored: int
+    num_misshapen: int
+    ignored: tuple[str, ...]
+    misshapen: tuple[str, ...]
+
+
 class BatchDone(Message, frozen=True, kw_only=True):
     """Executor -> coordinator: one result per call, in order, and what became of the models.
 
     `resident` is the whole table of loaded models (piggybacked, as in LegoDiffusion section 4.3).
+    `waited_s` is the part of `run_s` in which the batch waited for deferred inputs. `coverage` is
+    that of the patches which the batch's model had.
     """
 
     executor: ExecutorId
@@ -186,7 +228,10 @@ class BatchDone(Message, frozen=True, kw_only=True):
     resident: tuple[ModelKey, ...]
     loaded: tuple[ModelLoaded, ...]
     run_s: float
+    waited_s: float = 0.0
+    switched: tuple[PatchesSwitched, ...] = ()
+    coverage: tuple[PatchCoverage, ...] = ()
 
 
-ToExecutor = RunBatch | CancelBatch | ReleaseTensors | DropModels | Shutdown
+ToExecutor = RunBatch | InputReady | CancelBatch | ReleaseTensors | DropModels | Shutdown
 FromExecutor = Hello | Heartbeat | BatchDone

@@ -13,6 +13,8 @@ import torch
 from ..graph_import.handles import Scalar
 from ..graph_import.sampling.base import SamplerState
 
+LATENT_PIXELS: Final = 8  # pixels along one side of a latent
+
 
 class Latent(msgspec.Struct, frozen=True, kw_only=True):
     """A LATENT.
@@ -63,20 +65,63 @@ class Conditioning(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[CondEntry, ...]
 
 
+class KeptPicture(msgspec.Struct, frozen=True, kw_only=True):
+    """What a noise mask keeps of the picture that a run started from.
+
+    Args:
+        mask: float32 [1 or B, 1, h, w], 1 where to sample, 0 where to keep.
+        latents: float32 [B, C, h, w], in the denoiser's scaled space.
+        noise: the run's initial noise, like `latents`.
+    """
+
+    mask: torch.Tensor
+    latents: torch.Tensor
+    noise: torch.Tensor
+
+
 class SamplingRun(msgspec.Struct, frozen=True, kw_only=True):
     """A request's sampling between two evaluations.
 
     Args:
         state: the sampler's own tensors, in the denoiser's scaled latent space.
         generator: state of the request's own stream of sampler noise, uint8 [n].
+        kept: what a noise mask keeps; None: the whole picture is sampled.
     """
 
     state: SamplerState
     generator: torch.Tensor
+    kept: KeptPicture | None = None
 
 
-TREE_TYPES: Final = (Latent, CondEntry, Conditioning, SamplerState, SamplingRun)
-Value = Scalar | torch.Tensor | Latent | Conditioning | SamplingRun
+class CallResiduals(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ControlNet adds to one call of a denoiser.
+
+    Args:
+        down: float32 [B, C, h, w], one for each tensor that the UNet's decoder half reads.
+        mid: float32 [B, C, h, w], for the middle block's output.
+    """
+
+    down: tuple[torch.Tensor, ...]
+    mid: torch.Tensor
+
+
+class Residuals(msgspec.Struct, frozen=True, kw_only=True):
+    """RESIDUALS: by position in `sampling/calls.py`'s plan; None where it does not steer a call."""
+
+    calls: tuple[CallResiduals | None, ...]
+
+
+TREE_TYPES: Final = (
+    Latent,
+    CondEntry,
+    Conditioning,
+    SamplerState,
+    KeptPicture,
+    SamplingRun,
+    CallResiduals,
+    Residuals,
+)
+Value = Scalar | torch.Tensor | Latent | Conditioning | SamplingRun | Residuals
 _BY_NAME: Final = {cls.__name__: cls for cls in TREE_TYPES}
 
 

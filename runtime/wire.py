@@ -24,7 +24,7 @@ _TO_EXECUTOR: Final[msgspec.msgpack.Decoder[ToExecutor]] = msgspec.msgpack.Decod
 _FROM_EXECUTOR: Final[msgspec.msgpack.Decoder[FromExecutor]] = msgspec.msgpack.Decoder(FromExecutor)
 
 
-class WireProblem(NodeloomError):  # noqa: N818
+class WireProblem(NodeloomError):
     """A message can't be read or sent: malformed, too large, or of another protocol version."""
 
     code = "wire_problem"

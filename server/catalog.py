@@ -12,14 +12,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from ..graph_import.catalog import CheckpointInfo
 from ..graph_import.errors import ModelFileProblem
 from ..graph_import.handles import FileIdentity
-from ..runtime.models.headers import inspect_checkpoint, inspect_part
+from ..runtime.models.headers import (
+    inspect_checkpoint,
+    inspect_lora,
+    inspect_part,
+    inspect_upscaler,
+)
 from .files import FolderKind, Folders, UnsafeName, resolve_under, split_annotation
 from .model_paths import ModelPaths
+
+Found = TypeVar("Found", CheckpointInfo, FileIdentity)
 
 MAX_LISTED_PICTURES: Final = 20_000
 MAX_REMEMBERED_HEADERS: Final = 512
@@ -31,7 +38,7 @@ class FolderCatalog:
     def __init__(self, model_paths: ModelPaths, folders: Folders) -> None:
         self._model_paths = model_paths
         self._folders = folders
-        self._headers: OrderedDict[FileIdentity, CheckpointInfo] = OrderedDict()
+        self._headers: OrderedDict[tuple[FileIdentity, object], object] = OrderedDict()
         self._lock = Lock()
 
     def choices(self, kind: str) -> tuple[str, ...]:
@@ -49,11 +56,16 @@ class FolderCatalog:
 
     def part(self, kind: str, name: str) -> CheckpointInfo:
         """What the file of one model is. Raises: ModelFileProblem, as `checkpoint`."""
-        return self._inspect(self._find(kind, name), inspect_part)
+        look = inspect_upscaler if kind == "upscale_models" else inspect_part
+        return self._inspect(self._find(kind, name), look)
 
     def file(self, kind: str, name: str) -> FileIdentity:
-        """A LoRA or another file that is looked at where it is used. Raises: ModelFileProblem."""
-        return _identify(self._find(kind, name))
+        """A LoRA, whose header is looked at, or a file that is looked at only where it is used.
+
+        Raises: ModelFileProblem.
+        """
+        path = self._find(kind, name)
+        return self._inspect(path, inspect_lora) if kind == "loras" else _identify(path)
 
     def picture(self, name: str) -> FileIdentity:
         """A picture by its name, which may say its folder: `a/b.png [output]`.
@@ -78,16 +90,17 @@ class FolderCatalog:
             raise ModelFileProblem(f"there is no file {name!r} in {kind}", name=name)
         return path
 
-    def _inspect(self, path: Path, look: Callable[[Path], CheckpointInfo]) -> CheckpointInfo:
-        identity = _identify(path)
+    def _inspect(self, path: Path, look: Callable[[Path], Found]) -> Found:
+        """What `look` finds in the file as it is now; it looks once."""
+        question = (_identify(path), look)
         with self._lock:
-            known = self._headers.get(identity)
+            known = self._headers.get(question)
             if known is not None:
-                self._headers.move_to_end(identity)
-                return known
-        info = look(Path(identity.path))
+                self._headers.move_to_end(question)
+                return cast(Found, known)
+        info = look(Path(question[0].path))
         with self._lock:
-            self._headers[identity] = info
+            self._headers[question] = info
             while len(self._headers) > MAX_REMEMBERED_HEADERS:
                 self._headers.popitem(last=False)
         return info

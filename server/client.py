@@ -32,7 +32,7 @@ _CHUNK_BYTES: Final = 1 << 18
 Json = dict[str, Any]
 
 
-class ServerUnreachable(NodeloomError):  # noqa: N818
+class ServerUnreachable(NodeloomError):
     """No server answers at that address, or not as one should."""
 
     code = "server_unreachable"
@@ -54,7 +54,7 @@ class FieldProblem(msgspec.Struct, frozen=True, kw_only=True):
         return f"{where}: {self.reason}" if where else self.reason
 
 
-class PromptRefused(NodeloomError):  # noqa: N818
+class PromptRefused(NodeloomError):
     """The server did not take the workflow; `problems` holds everything that it named."""
 
     code = "prompt_refused"

@@ -16,7 +16,7 @@ MAX_TEXT_BYTES: Final = 16 * 1024 * 1024
 _TEXT_CHUNKS: Final = frozenset((b"tEXt", b"zTXt", b"iTXt"))
 
 
-class NoWorkflow(NodeloomError):  # noqa: N818
+class NoWorkflow(NodeloomError):
     """A file that holds no workflow which can be run."""
 
     code = "no_workflow"

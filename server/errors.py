@@ -17,7 +17,7 @@ from ..runtime.errors import AdmissionRejected
 from .files import UnsafeName
 
 
-class BadRequest(NodeloomError):  # noqa: N818
+class BadRequest(NodeloomError):
     """A body or query that makes no sense; `type` is the word for programs."""
 
     code = "bad_request"

@@ -20,7 +20,7 @@ MAX_NAME_CHARACTERS: Final = 1024
 _TEMP_MARKER: Final = ".nodeloom-temp"
 
 
-class UnsafeName(NodeloomError):  # noqa: N818
+class UnsafeName(NodeloomError):
     """A name that leaves its folder, or that no file can have."""
 
     code = "unsafe_name"

@@ -39,9 +39,11 @@ class Supervisor:
         self._coordinator = coordinator
         self._keepers: list[asyncio.Task[None]] = []
         self._processes: dict[ExecutorId, asyncio.subprocess.Process] = {}
+        self._incarnations: dict[ExecutorId, str] = {}
 
     def start(self) -> None:
         """Start the executors; they say hello to the coordinator when they are ready."""
+        self._coordinator.kill_executor = self._kill
         devices = self._devices()
         num_executors = len(devices)
         num_threads = self._settings.threads or self._default_num_threads(num_executors)
@@ -53,6 +55,12 @@ class Supervisor:
             task = asyncio.get_running_loop().create_task(keeper)
             task.add_done_callback(self._coordinator.watch)
             self._keepers.append(task)
+
+    def _kill(self, executor: ExecutorId, incarnation: str) -> None:
+        """End a process that shows no sign of life; its keeper starts another."""
+        process = self._processes.get(executor)
+        if process is not None and self._incarnations.get(executor) == incarnation:
+            process.kill()
 
     async def stop(self) -> None:
         """End all executors."""
@@ -89,6 +97,7 @@ class Supervisor:
             started_s = time.monotonic()
             process = await _spawn(settings)
             self._processes[executor] = process
+            self._incarnations[executor] = incarnation
             code = await process.wait()
             log.error("executor_exited", extra={"executor": executor, "exit_code": code})
             await self._coordinator.executor_exited(executor, incarnation, f"exit code {code}")

@@ -21,6 +21,7 @@ from .comfy_notices import Frame, SocketFlags, running_node_frame, status_frame,
 log: Final = logging.getLogger(__name__)
 
 MAX_INCOMING_BYTES: Final = 4 * 1024 * 1024
+MAX_FLAGS_CHARACTERS: Final = 64 * 1024
 MAX_QUEUED_FRAMES: Final = 4096
 MAX_QUEUED_BYTES: Final = 32 * 1024 * 1024
 MAX_SOCKETS: Final = 1024
@@ -107,12 +108,14 @@ class ClientSocket:
 
     def _hear(self, text: str, settings: Settings) -> None:
         """Feature flags count if they are the first message that is JSON; all else is ignored."""
+        if not self._is_first_message or len(text) > MAX_FLAGS_CHARACTERS:
+            return  # not even parsed: that would keep all others waiting
         try:
             message = json.loads(text)
         except (ValueError, RecursionError):
             return
-        is_first, self._is_first_message = self._is_first_message, False
-        if not is_first or not isinstance(message, dict):
+        self._is_first_message = False
+        if not isinstance(message, dict):
             return
         data = message.get("data")
         if message.get("type") != "feature_flags" or not isinstance(data, dict):

@@ -15,10 +15,19 @@ from typing import NamedTuple
 from ..builder import GraphBuilder
 from ..catalog import Catalog
 from ..errors import GraphBroken, ImportProblem, ImportRejected
-from ..handles import Scalar
+from ..handles import FileIdentity, Scalar
 from ..ir import Edge, Graph, Member, NodeId, Pending
 from ..nodes.literals import InputRefused
-from ..nodes.lowering import Constant, GraphTooLarge, KnownValues, Lowering, NeedsValue, Value
+from ..nodes.lowering import (
+    Constant,
+    GraphTooLarge,
+    Handle,
+    KnownValues,
+    Lowering,
+    NeedsValue,
+    Value,
+    edges_of,
+)
 from ..nodes.registry import Registry
 from ..passes.base import run_passes
 from ..passes.context import PassContext
@@ -100,6 +109,7 @@ class _Importer:
     catalog: Catalog
     known: KnownValues
     builder: GraphBuilder = field(default_factory=GraphBuilder)
+    patch_edges: dict[FileIdentity, Edge] = field(default_factory=dict)
     outputs: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     wanted: set[NodeId] = field(default_factory=set)
     problems: list[ImportProblem] = field(default_factory=list)
@@ -138,6 +148,7 @@ class _Importer:
             known=self.known,
             catalog=self.catalog,
             builder=self.builder,
+            patch_edges=self.patch_edges,
         )
         try:
             self.outputs[node.id] = cls.lower(lowering)
@@ -172,7 +183,9 @@ class _Importer:
     def _leave_pending(
         self, node: PromptNode, waits_for: tuple[Edge, ...], inputs: Mapping[str, Value]
     ) -> None:
-        self.wanted.update(edge.source for edge in inputs.values() if isinstance(edge, Edge))
+        self.wanted.update(edge.source for value in inputs.values() for edge in edges_of(value))
+        refs = [value.ref for value in inputs.values() if isinstance(value, Handle)]
+        self.wanted.update(self.patch_edges[p.file].source for ref in refs for p in ref.patches)
         self.builder.add_pending(
             Pending(id=NodeId(node.id), class_type=node.class_type, waits_for=waits_for)
         )

@@ -1,15 +1,34 @@
-"""Node classes that make conditionings."""
+"""Node classes that make conditionings of texts."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import msgspec
+
+from ..catalog import Catalog
+from ..errors import ModelFileProblem
+from ..handles import CLIP_LAYER, FileIdentity
+from ..prompt_text import embedding_names, without_commas
 from ..types import CLIP, CONDITIONING
 from .base import NodeClass
-from .lowering import Lowering, Value
-from .schema import NodeSchema, ports, socket, text
+from .lowering import Handle, Lowering, Value
+from .schema import NodeSchema, integer, ports, socket, text
+
+MAX_EMBEDDINGS: Final = 64  # different ones in a text: each is looked for on disk
+SAFE_SUFFIXES: Final = frozenset({".safetensors", ".sft"})
+LOOKED_FOR: Final = ("", ".safetensors", ".pt", ".bin")
 
 
 class CLIPTextEncode(NodeClass):
-    """Words to a conditioning."""
+    """Words to a conditioning.
+
+    The files of embeddings in the text are part of the node, so it is lowered when the text is
+    known. Names without a file are left out of the text, as in ComfyUI.
+    """
 
     schema = NodeSchema(
         class_type="CLIPTextEncode",
@@ -19,5 +38,78 @@ class CLIPTextEncode(NodeClass):
         outputs=ports(CONDITIONING=CONDITIONING),
     )
 
+    def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
+        try:
+            _embeddings(str(literals.get("text", "")), catalog)
+        except ModelFileProblem as problem:
+            return {"text": problem.message}
+        return {}
+
     def lower(self, node: Lowering) -> tuple[Value, ...]:
-        return node.add("text_encode", {"text": node.inputs["text"]}, model=node.model("clip"))
+        try:
+            files = _embeddings(node.text("text"), node.catalog)
+        except ModelFileProblem as problem:
+            raise node.refusal("text", problem.message) from problem
+        entries = {
+            f"embedding_{index}": json.dumps([name, file.path, file.size_bytes, file.mtime_ns])
+            for index, (name, file) in enumerate(files.items())
+        }
+        args = {"text": node.inputs["text"], **entries}
+        return node.add("text_encode", args, model=node.model("clip"))
+
+
+class CLIPSetLastLayer(NodeClass):
+    """Chooses the layer that a text encoder gives: -1 is the last."""
+
+    schema = NodeSchema(
+        class_type="CLIPSetLastLayer",
+        display_name="CLIP Set Last Layer",
+        category="conditioning",
+        inputs=(
+            socket("clip", CLIP, is_bare=True),
+            integer("stop_at_clip_layer", default=-1, min=-24, max=-1, step=1),
+        ),
+        outputs=ports(CLIP=CLIP),
+    )
+
+    def lower(self, node: Lowering) -> tuple[Value, ...]:
+        ref = node.model("clip")
+        others = tuple(option for option in ref.options if option[0] != CLIP_LAYER)
+        chosen = (CLIP_LAYER, node.integer("stop_at_clip_layer"))
+        return (Handle(ref=msgspec.structs.replace(ref, options=(*others, chosen))),)
+
+
+def _embeddings(words: str, catalog: Catalog) -> dict[str, FileIdentity]:
+    """The files of the embeddings that a text names, by name.
+
+    Raises: ModelFileProblem: one would have to be unpickled, or there are too many.
+    """
+    names = embedding_names(words)
+    if len(names) > MAX_EMBEDDINGS:
+        raise ModelFileProblem(
+            f"the text names {len(names)} embeddings; {MAX_EMBEDDINGS} are possible"
+        )
+    found: dict[str, FileIdentity] = {}
+    for written in names:
+        for name in dict.fromkeys((written, without_commas(written)[0])):
+            file = _embedding_file(name, catalog) if name else None
+            if file is not None:
+                found[name] = file
+                break
+    return found
+
+
+def _embedding_file(name: str, catalog: Catalog) -> FileIdentity | None:
+    for suffix in LOOKED_FOR:
+        try:
+            file = catalog.file("embeddings", name + suffix)
+        except ModelFileProblem:
+            continue
+        if PurePosixPath(file.path).suffix.lower() not in SAFE_SUFFIXES:
+            raise ModelFileProblem(
+                f"embedding {name + suffix}: it would have to be unpickled, which can run code; "
+                "convert it to safetensors",
+                name=name,
+            )
+        return file
+    return None

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ..catalog import Catalog
 from ..errors import ModelFileProblem
+from ..ir import ParamValue
 from ..types import IMAGE, INT, MASK
 from .base import NodeClass
 from .lowering import Lowering, Value
@@ -73,25 +74,54 @@ class LoadImage(NodeClass):
     own_checks = frozenset({"image"})  # a picture in a subfolder is in no list
 
     def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
-        if "image" not in literals:
-            return {}
-        name = literals["image"]
-        try:
-            catalog.picture(name if isinstance(name, str) else str(name))
-        except ModelFileProblem:
-            return {"image": f"Invalid image file: {name}"}
-        return {}
+        return _check_picture(literals, catalog)
 
     def lower(self, node: Lowering) -> tuple[Value, ...]:
-        name = node.text("image")
-        try:
-            file = node.catalog.picture(name)
-        except ModelFileProblem as problem:
-            raise node.refusal("image", f"Invalid image file: {name}") from problem
-        return node.add(
-            "load_image",
-            {"path": file.path, "size_bytes": file.size_bytes, "mtime_ns": file.mtime_ns},
-        )
+        return node.add("load_image", _picture(node))
+
+
+class LoadImageMask(NodeClass):
+    """One channel of a picture as a mask."""
+
+    schema = NodeSchema(
+        class_type="LoadImageMask",
+        display_name="Load Image (as Mask)",
+        category="mask",
+        inputs=(
+            combo("image", FileChoices(kind="input"), {"image_upload": True}),
+            combo("channel", ("alpha", "red", "green", "blue"), None),
+        ),
+        outputs=ports(MASK=MASK),
+    )
+    own_checks = frozenset({"image"})
+
+    def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
+        return _check_picture(literals, catalog)
+
+    def lower(self, node: Lowering) -> tuple[Value, ...]:
+        args = {**_picture(node), "channel": node.inputs["channel"]}
+        return node.add("load_image_mask", args)
+
+
+def _check_picture(literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
+    if "image" not in literals:
+        return {}
+    name = literals["image"]
+    try:
+        catalog.picture(name if isinstance(name, str) else str(name))
+    except ModelFileProblem:
+        return {"image": f"Invalid image file: {name}"}
+    return {}
+
+
+def _picture(node: Lowering) -> dict[str, Value | ParamValue]:
+    """The identity of the picture that input `image` names, as params of an op."""
+    name = node.text("image")
+    try:
+        file = node.catalog.picture(name)
+    except ModelFileProblem as problem:
+        raise node.refusal("image", f"Invalid image file: {name}") from problem
+    return {"path": file.path, "size_bytes": file.size_bytes, "mtime_ns": file.mtime_ns}
 
 
 class ImageScale(NodeClass):

@@ -33,7 +33,7 @@ class Complaint(msgspec.Struct, frozen=True, kw_only=True):
     extra_info: dict[str, object]
 
 
-class InputRefused(Exception):  # noqa: N818
+class InputRefused(Exception):
     """A value can't be what its input wants; the importer adds the node."""
 
     def __init__(self, complaint: Complaint) -> None:

@@ -8,10 +8,10 @@ from typing import Any, Final
 from ..catalog import Catalog, CheckpointInfo
 from ..errors import ModelFileProblem
 from ..handles import ModelKey, ModelRef, Role
-from ..types import CLIP, MODEL, VAE
+from ..types import CLIP, COMBO, MODEL, VAE
 from .base import NodeClass
 from .lowering import Handle, Lowering, Value
-from .schema import FileChoices, NodeSchema, combo, ports
+from .schema import FileChoices, InputSpec, NodeSchema, combo, ports
 
 # As ComfyUI holds them on a CPU: the text encoder's weights are rounded to half precision.
 STORED_DTYPES: Final = {
@@ -19,6 +19,35 @@ STORED_DTYPES: Final = {
     Role.TEXT_ENCODER: "float16",
     Role.VAE: "float32",
 }
+# What UNETLoader offers, and what the weights are rounded to. Arithmetic in 8 bits (`_fast`) is a
+# matter of speed that some GPUs offer; the weights are the same.
+WEIGHT_DTYPES: Final = {
+    "default": STORED_DTYPES[Role.DENOISER],
+    "fp8_e4m3fn": "float8_e4m3fn",
+    "fp8_e4m3fn_fast": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2",
+}
+SD_CLIP: Final = "stable_diffusion"
+CLIP_TYPES: Final = (
+    SD_CLIP,
+    "stable_cascade",
+    "sd3",
+    "stable_audio",
+    "mochi",
+    "ltxv",
+    "pixart",
+    "cosmos",
+    "lumina2",
+    "wan",
+    "hidream",
+    "chroma",
+    "ace",
+    "omnigen2",
+    "qwen_image",
+    "hunyuan_image",
+    "flux2",
+    "ovis",
+)
 
 
 class CheckpointLoaderSimple(NodeClass):
@@ -60,4 +89,118 @@ def _checkpoint(name: str, catalog: Catalog) -> CheckpointInfo:
     info = catalog.checkpoint(name)
     if missing := STORED_DTYPES.keys() - info.roles:
         raise ModelFileProblem(f"{name} has no {', no '.join(sorted(missing))}", name=name)
+    return info
+
+
+class VAELoader(NodeClass):
+    """A VAE from a file of its own."""
+
+    schema = NodeSchema(
+        class_type="VAELoader",
+        display_name="Load VAE",
+        category="loaders",
+        inputs=(combo("vae_name", FileChoices(kind="vae", more=("pixel_space",)), None),),
+        outputs=ports(VAE=VAE),
+    )
+
+    def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
+        return check_part(literals, catalog, "vae_name", "vae", Role.VAE)
+
+    def lower(self, node: Lowering) -> tuple[Value, ...]:
+        return (part_handle(node, "vae_name", "vae", Role.VAE),)
+
+
+class UNETLoader(NodeClass):
+    """A denoiser from a file of its own."""
+
+    schema = NodeSchema(
+        class_type="UNETLoader",
+        display_name="Load Diffusion Model",
+        category="advanced/loaders",
+        inputs=(
+            combo("unet_name", FileChoices(kind="diffusion_models"), None),
+            combo("weight_dtype", tuple(WEIGHT_DTYPES), None),
+        ),
+        outputs=ports(MODEL=MODEL),
+    )
+
+    def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
+        return check_part(literals, catalog, "unet_name", "diffusion_models", Role.DENOISER)
+
+    def lower(self, node: Lowering) -> tuple[Value, ...]:
+        dtype = WEIGHT_DTYPES[node.text("weight_dtype")]
+        return (part_handle(node, "unet_name", "diffusion_models", Role.DENOISER, dtype),)
+
+
+class CLIPLoader(NodeClass):
+    """A text encoder from a file of its own. Where it runs is the executors' business."""
+
+    schema = NodeSchema(
+        class_type="CLIPLoader",
+        display_name="Load CLIP",
+        category="advanced/loaders",
+        inputs=(
+            combo("clip_name", FileChoices(kind="text_encoders"), None),
+            combo("type", CLIP_TYPES, None),
+            InputSpec(
+                name="device",
+                type=COMBO,
+                options={"advanced": True},
+                choices=("default", "cpu"),
+                is_required=False,
+            ),
+        ),
+        outputs=ports(CLIP=CLIP),
+    )
+
+    def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
+        type_ = literals.get("type", SD_CLIP)
+        if type_ in CLIP_TYPES and type_ != SD_CLIP:
+            return {"type": _unsupported(type_)}
+        return check_part(literals, catalog, "clip_name", "text_encoders", Role.TEXT_ENCODER)
+
+    def lower(self, node: Lowering) -> tuple[Value, ...]:
+        type_ = node.text("type")
+        if type_ != SD_CLIP:
+            raise node.refusal("type", _unsupported(type_))
+        return (part_handle(node, "clip_name", "text_encoders", Role.TEXT_ENCODER),)
+
+
+def _unsupported(type_: object) -> str:
+    return f"text encoders of type {type_} are not supported yet, only {SD_CLIP}"
+
+
+def check_part(
+    literals: Mapping[str, Any], catalog: Catalog, name: str, kind: str, role: Role
+) -> Mapping[str, str]:
+    """Why the file that `name` names can't be used, if it is named and can't."""
+    if name not in literals:
+        return {}
+    try:
+        _part(catalog, kind, literals[name], role)
+    except ModelFileProblem as problem:
+        return {name: problem.message}
+    return {}
+
+
+def part_handle(
+    node: Lowering, name: str, kind: str, role: Role, dtype: str | None = None
+) -> Handle:
+    """The model in the file that input `name` names. Raises: NeedsValue, InputRefused."""
+    try:
+        info = _part(node.catalog, kind, node.text(name), role)
+    except ModelFileProblem as problem:
+        raise node.refusal(name, problem.message) from problem
+    stored = dtype or STORED_DTYPES[role]
+    key = ModelKey(role=role, family=info.family, file=info.file, dtype=stored)
+    return Handle(ref=ModelRef(key=key))
+
+
+def _part(catalog: Catalog, kind: str, name: str, role: Role) -> CheckpointInfo:
+    if kind == "vae" and name == "pixel_space":
+        raise ModelFileProblem("pixel_space, pictures as latents, is not supported yet", name=name)
+    info = catalog.part(kind, name)
+    if role not in info.roles:
+        is_a = ", ".join(sorted(info.roles))
+        raise ModelFileProblem(f"{name} is a {is_a}, not a {role}", name=name)
     return info

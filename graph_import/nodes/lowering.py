@@ -15,7 +15,7 @@ import msgspec
 from ..builder import GraphBuilder
 from ..catalog import Catalog
 from ..errors import GraphBroken
-from ..handles import ModelRef, Scalar
+from ..handles import FileIdentity, ModelRef, Scalar
 from ..ir import Edge, NodeId, Origin, ParamValue
 from ..types import FLOAT
 from .literals import Complaint, InputRefused, check_choice, check_range, convert, custom_failure
@@ -42,6 +42,7 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     """A ControlNet on a conditioning: it becomes a DAG node per evaluation where it is active.
 
     The entries of the conditioning that it steers carry `marker`. `strength` may come over an edge.
+    One for both sides of the guidance steers a negative side, too, that has none of its own.
     """
 
     marker: str
@@ -50,6 +51,7 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     strength: Constant | Edge
     start_percent: float
     end_percent: float
+    is_for_both_sides: bool = False
 
 
 class Steering(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +64,19 @@ class Steering(msgspec.Struct, frozen=True, kw_only=True):
 Value = Constant | Handle | Edge | Steering
 
 
-class NeedsValue(Exception):  # noqa: N818
+def edges_of(value: Value) -> tuple[Edge, ...]:
+    """The edges that a node with `value` on an input may come to read."""
+    match value:
+        case Edge():
+            return (value,)
+        case Steering(edge=edge, controls=controls):
+            strengths = [c.strength for c in controls if isinstance(c.strength, Edge)]
+            return (edge, *(control.hint for control in controls), *strengths)
+        case _:
+            return ()
+
+
+class NeedsValue(Exception):
     """The node can't be lowered before the values on `edges` are known."""
 
     def __init__(self, edges: tuple[Edge, ...]) -> None:
@@ -110,6 +124,7 @@ def dag_id(node_id: str, part: str | None = None) -> NodeId:
 class Lowering:
     """One ComfyUI node on its way into the DAG.
 
+    `patch_edges` has the patch files of the whole prompt, each with the node that fetches it.
     `known` has values that edges turned out to carry. Only what asks for a constant looks at them;
     an edge stays an edge, so what is already lowered comes out the same when more is known.
     """
@@ -120,6 +135,7 @@ class Lowering:
     known: KnownValues
     catalog: Catalog
     builder: GraphBuilder
+    patch_edges: dict[FileIdentity, Edge] = field(default_factory=dict)
     nodes: list[NodeId] = field(default_factory=list)
 
     def require(self, *names: str) -> None:
@@ -196,6 +212,8 @@ class Lowering:
                 inputs[name] = arg.edge
             else:
                 params[name] = _param(arg, spec.type_of(name))
+        for index, patch in enumerate(model.patches if model else ()):
+            inputs[f"patch_{index}"] = self.patch_edges[patch.file]
         self._check_limits()
         node_id = dag_id(self.node_id, part)
         self.nodes.append(node_id)
@@ -215,6 +233,17 @@ class Lowering:
             hidden=hidden,
             origin=origin,
         )
+
+    def add_patch(self, file: FileIdentity) -> None:
+        """Add the node that fetches a patch file; users of the patched model will wait for it.
+
+        The file's first node in the prompt is the one that they wait for. Raises: GraphTooLarge.
+        """
+        (edge,) = self.add(
+            "patch_fetch",
+            {"path": file.path, "size_bytes": file.size_bytes, "mtime_ns": file.mtime_ns},
+        )
+        self.patch_edges.setdefault(file, edge)
 
     def _is_known(self, edge: Edge) -> bool:
         return self.known.has(edge, self.builder.signature(edge.source))

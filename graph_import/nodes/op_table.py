@@ -14,10 +14,23 @@ import msgspec
 
 from ..handles import Role
 from ..ir import Port
-from ..types import CONDITIONING, FLOAT, IMAGE, INT, LATENT, MASK, PATCH, SAMPLER_STATE, STRING
+from ..types import (
+    BOOLEAN,
+    CONDITIONING,
+    FLOAT,
+    IMAGE,
+    INT,
+    LATENT,
+    MASK,
+    PATCH,
+    RESIDUALS,
+    SAMPLER_STATE,
+    STRING,
+)
 from .schema import ports
 
 SIGMAS: Final = "SIGMAS"  # a tuple of floats, always a constant
+AREA: Final = ("width", "height", "x", "y")
 
 
 class OpSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +63,66 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
             args={"text": STRING},
             outputs=ports(conditioning=CONDITIONING),
             role=Role.TEXT_ENCODER,
+            numbered={"embedding": STRING},
+        ),
+        "conditioning_combine": OpSpec(
+            args={"conditioning_1": CONDITIONING, "conditioning_2": CONDITIONING},
+            outputs=ports(conditioning=CONDITIONING),
+        ),
+        "conditioning_average": OpSpec(
+            args={
+                "conditioning_to": CONDITIONING,
+                "conditioning_from": CONDITIONING,
+                "conditioning_to_strength": FLOAT,
+            },
+            outputs=ports(conditioning=CONDITIONING),
+        ),
+        "conditioning_concat": OpSpec(
+            args={"conditioning_to": CONDITIONING, "conditioning_from": CONDITIONING},
+            outputs=ports(conditioning=CONDITIONING),
+        ),
+        "conditioning_set_area": OpSpec(
+            args={"conditioning": CONDITIONING, **dict.fromkeys(AREA, INT), "strength": FLOAT},
+            outputs=ports(conditioning=CONDITIONING),
+        ),
+        "conditioning_set_area_percentage": OpSpec(
+            args={"conditioning": CONDITIONING, **dict.fromkeys(AREA, FLOAT), "strength": FLOAT},
+            outputs=ports(conditioning=CONDITIONING),
+        ),
+        "conditioning_set_mask": OpSpec(
+            args={
+                "conditioning": CONDITIONING,
+                "mask": MASK,
+                "strength": FLOAT,
+                "set_cond_area": STRING,
+            },
+            outputs=ports(conditioning=CONDITIONING),
+        ),
+        "conditioning_set_timestep_range": OpSpec(
+            args={"conditioning": CONDITIONING, "start": FLOAT, "end": FLOAT},
+            outputs=ports(conditioning=CONDITIONING),
+        ),
+        "conditioning_zero_out": OpSpec(
+            args={"conditioning": CONDITIONING}, outputs=ports(conditioning=CONDITIONING)
+        ),
+        "set_noise_mask": OpSpec(
+            args={"samples": LATENT, "mask": MASK}, outputs=ports(latent=LATENT)
+        ),
+        "vae_encode_inpaint": OpSpec(
+            args={"pixels": IMAGE, "mask": MASK, "grow_mask_by": INT},
+            outputs=ports(latent=LATENT),
+            role=Role.VAE,
+        ),
+        "inpaint_conditioning": OpSpec(
+            args={
+                "positive": CONDITIONING,
+                "negative": CONDITIONING,
+                "pixels": IMAGE,
+                "mask": MASK,
+                "noise_mask": BOOLEAN,
+            },
+            outputs=ports(positive=CONDITIONING, negative=CONDITIONING, latent=LATENT),
+            role=Role.VAE,
         ),
         "empty_latent": OpSpec(
             args={"width": INT, "height": INT, "batch_size": INT}, outputs=ports(latent=LATENT)
@@ -58,6 +131,7 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
             args={
                 "latent": LATENT,
                 "seed": INT,
+                "add_noise": BOOLEAN,
                 "sampler": STRING,
                 "sigmas": SIGMAS,
                 "family": STRING,
@@ -77,19 +151,92 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
             },
             outputs=ports(state=SAMPLER_STATE),
             role=Role.DENOISER,
+            numbered={"residuals": RESIDUALS, "marker": STRING},
+        ),
+        "cond_control": OpSpec(
+            args={"conditioning": CONDITIONING, "marker": STRING},
+            outputs=ports(conditioning=CONDITIONING),
+        ),
+        "controlnet": OpSpec(
+            args={
+                "state": SAMPLER_STATE,
+                "positive": CONDITIONING,
+                "negative": CONDITIONING,
+                "cfg": FLOAT,
+                "hint": IMAGE,
+                "strength": FLOAT,
+                "marker": STRING,
+                "sampler": STRING,
+                "sigmas": SIGMAS,
+                "evaluation": INT,
+                "family": STRING,
+            },
+            outputs=ports(residuals=RESIDUALS),
+            role=Role.CONTROLNET,
         ),
         "sample_end": OpSpec(
-            args={"state": SAMPLER_STATE, "sigmas": SIGMAS, "family": STRING},
+            args={"state": SAMPLER_STATE, "latent": LATENT, "sigmas": SIGMAS, "family": STRING},
             outputs=ports(latent=LATENT),
         ),
         "vae_decode": OpSpec(args={"samples": LATENT}, outputs=ports(image=IMAGE), role=Role.VAE),
         "vae_encode": OpSpec(args={"pixels": IMAGE}, outputs=ports(latent=LATENT), role=Role.VAE),
+        "vae_decode_tiled": OpSpec(
+            args={"samples": LATENT, "tile_size": INT, "overlap": INT},
+            outputs=ports(image=IMAGE),
+            role=Role.VAE,
+        ),
+        "vae_encode_tiled": OpSpec(
+            args={"pixels": IMAGE, "tile_size": INT, "overlap": INT},
+            outputs=ports(latent=LATENT),
+            role=Role.VAE,
+        ),
+        "latent_upscale": OpSpec(
+            args={
+                "samples": LATENT,
+                "upscale_method": STRING,
+                "width": INT,
+                "height": INT,
+                "crop": STRING,
+            },
+            outputs=ports(latent=LATENT),
+        ),
+        "latent_upscale_by": OpSpec(
+            args={"samples": LATENT, "upscale_method": STRING, "scale_by": FLOAT},
+            outputs=ports(latent=LATENT),
+        ),
+        "latent_composite": OpSpec(
+            args={
+                "samples_to": LATENT,
+                "samples_from": LATENT,
+                "x": INT,
+                "y": INT,
+                "feather": INT,
+            },
+            outputs=ports(latent=LATENT),
+        ),
+        "latent_repeat": OpSpec(
+            args={"samples": LATENT, "amount": INT}, outputs=ports(latent=LATENT)
+        ),
+        "latent_batch": OpSpec(
+            args={"samples1": LATENT, "samples2": LATENT}, outputs=ports(latent=LATENT)
+        ),
+        "latent_from_batch": OpSpec(
+            args={"samples": LATENT, "batch_index": INT, "length": INT},
+            outputs=ports(latent=LATENT),
+        ),
         "save_image": OpSpec(
             args={"images": IMAGE, "filename_prefix": STRING, "folder": STRING}, outputs=()
+        ),
+        "patch_fetch": OpSpec(
+            args={"path": STRING, "size_bytes": INT, "mtime_ns": INT}, outputs=ports(patch=PATCH)
         ),
         "load_image": OpSpec(
             args={"path": STRING, "size_bytes": INT, "mtime_ns": INT},
             outputs=ports(image=IMAGE, mask=MASK),
+        ),
+        "load_image_mask": OpSpec(
+            args={"path": STRING, "size_bytes": INT, "mtime_ns": INT, "channel": STRING},
+            outputs=ports(mask=MASK),
         ),
         "image_scale": OpSpec(
             args={
@@ -100,6 +247,34 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
                 "crop": STRING,
             },
             outputs=ports(image=IMAGE),
+        ),
+        "image_scale_by": OpSpec(
+            args={"image": IMAGE, "upscale_method": STRING, "scale_by": FLOAT},
+            outputs=ports(image=IMAGE),
+        ),
+        "image_scale_to_total_pixels": OpSpec(
+            args={
+                "image": IMAGE,
+                "upscale_method": STRING,
+                "megapixels": FLOAT,
+                "resolution_steps": INT,
+            },
+            outputs=ports(image=IMAGE),
+        ),
+        "image_pad": OpSpec(
+            args={
+                "image": IMAGE,
+                "left": INT,
+                "top": INT,
+                "right": INT,
+                "bottom": INT,
+                "feathering": INT,
+            },
+            outputs=ports(image=IMAGE, mask=MASK),
+        ),
+        "image_invert": OpSpec(args={"image": IMAGE}, outputs=ports(image=IMAGE)),
+        "image_upscale": OpSpec(
+            args={"image": IMAGE}, outputs=ports(image=IMAGE), role=Role.UPSCALER
         ),
         "image_size": OpSpec(
             args={"image": IMAGE}, outputs=ports(width=INT, height=INT, batch_size=INT)

@@ -7,24 +7,106 @@ from typing import Final
 
 from ..catalog import Catalog
 from .base import NodeClass
-from .conditioning import CLIPTextEncode
-from .image import EmptyImage, GetImageSize, ImageScale, LoadImage, PreviewImage, SaveImage
-from .latent import EmptyLatentImage, VAEDecode, VAEEncode
-from .loaders import CheckpointLoaderSimple
+from .conditioning import CLIPSetLastLayer, CLIPTextEncode
+from .conditioning_arithmetic import (
+    ConditioningAverage,
+    ConditioningCombine,
+    ConditioningConcat,
+    ConditioningZeroOut,
+)
+from .conditioning_regions import (
+    ConditioningSetArea,
+    ConditioningSetAreaPercentage,
+    ConditioningSetMask,
+    ConditioningSetTimestepRange,
+)
+from .controlnet import (
+    ControlNetApply,
+    ControlNetApplyAdvanced,
+    ControlNetLoader,
+    DiffControlNetLoader,
+)
+from .image import (
+    EmptyImage,
+    GetImageSize,
+    ImageScale,
+    LoadImage,
+    LoadImageMask,
+    PreviewImage,
+    SaveImage,
+)
+from .image_edit import (
+    ImageInvert,
+    ImagePadForOutpaint,
+    ImageScaleBy,
+    ImageScaleToTotalPixels,
+    ImageUpscaleWithModel,
+    UpscaleModelLoader,
+)
+from .inpaint import InpaintModelConditioning, SetLatentNoiseMask, VAEEncodeForInpaint
+from .latent import EmptyLatentImage, VAEDecode, VAEDecodeTiled, VAEEncode, VAEEncodeTiled
+from .latent_edit import (
+    LatentBatch,
+    LatentComposite,
+    LatentFromBatch,
+    LatentUpscale,
+    LatentUpscaleBy,
+    RepeatLatentBatch,
+)
+from .loaders import CheckpointLoaderSimple, CLIPLoader, UNETLoader, VAELoader
+from .lora import LoraLoader, LoraLoaderModelOnly
 from .sampling import KSampler
+from .sampling_advanced import KSamplerAdvanced
 from .utility import PrimitiveBoolean, PrimitiveFloat, PrimitiveInt, PrimitiveString
 
 BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
     KSampler,
+    KSamplerAdvanced,
     CheckpointLoaderSimple,
+    VAELoader,
+    UNETLoader,
+    CLIPLoader,
+    LoraLoader,
+    LoraLoaderModelOnly,
     CLIPTextEncode,
+    CLIPSetLastLayer,
+    ConditioningCombine,
+    ConditioningAverage,
+    ConditioningConcat,
+    ConditioningSetArea,
+    ConditioningSetAreaPercentage,
+    ConditioningSetMask,
+    ConditioningSetTimestepRange,
+    ConditioningZeroOut,
+    ControlNetLoader,
+    DiffControlNetLoader,
+    ControlNetApply,
+    ControlNetApplyAdvanced,
+    SetLatentNoiseMask,
+    VAEEncodeForInpaint,
+    InpaintModelConditioning,
     VAEDecode,
     VAEEncode,
+    VAEDecodeTiled,
+    VAEEncodeTiled,
     EmptyLatentImage,
+    LatentUpscale,
+    LatentUpscaleBy,
+    LatentComposite,
+    RepeatLatentBatch,
+    LatentBatch,
+    LatentFromBatch,
     SaveImage,
     PreviewImage,
     LoadImage,
+    LoadImageMask,
     ImageScale,
+    ImageScaleBy,
+    ImageScaleToTotalPixels,
+    ImagePadForOutpaint,
+    ImageInvert,
+    UpscaleModelLoader,
+    ImageUpscaleWithModel,
     EmptyImage,
     GetImageSize,
     PrimitiveString,

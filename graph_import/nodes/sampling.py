@@ -1,4 +1,7 @@
-"""KSampler: noise, one DAG node per model evaluation, and the way back to a latent."""
+"""KSampler: noise, one DAG node per model evaluation, and the way back to a latent.
+
+`lower_run` is every sampling node's.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from ..sampling.samplers import SAMPLER_NAMES, sampler
 from ..sampling.schedules import SCHEDULE_NAMES, ksampler_sigmas
 from ..types import CONDITIONING, LATENT, MODEL
 from .base import NodeClass
+from .controls import Guides, add_controls, guides
 from .lowering import Lowering, Value
 from .schema import NodeSchema, combo, integer, number, ports, socket
 
@@ -46,42 +50,61 @@ class KSampler(NodeClass):
         node.require("steps", "sampler_name", "scheduler", "denoise")
         model = node.model("model")
         name = node.text("sampler_name")
-        sigmas = _sigmas(node, model, name)
-        latent = node.inputs["latent_image"]
-        if not sigmas:
-            return (latent,)
-        run: dict[str, ParamValue] = {"sigmas": sigmas, "family": model.key.family}
-        (state,) = node.add(
-            "sample_begin",
-            {"latent": latent, "seed": node.inputs["seed"], "sampler": name, **run},
-            part="begin",
-        )
-        for evaluation in sampler(name).plan(sigmas):
-            (state,) = _denoise(node, model, evaluation, {"state": state, "sampler": name, **run})
-        return node.add("sample_end", {"state": state, **run}, part="end")
+        sigmas = schedule(node, model, name, node.number("denoise"))
+        return lower_run(node, model, name, sigmas, node.inputs["seed"], is_noise_added=True)
 
 
-def _sigmas(node: Lowering, model: ModelRef, sampler_name: str) -> tuple[float, ...]:
+def schedule(
+    node: Lowering, model: ModelRef, sampler_name: str, denoise: float
+) -> tuple[float, ...]:
+    """The sigmas of `node`'s inputs `scheduler` and `steps`. Raises: InputRefused, NeedsValue."""
     try:
         return ksampler_sigmas(
             family(model.key.family).model_sampling,
             node.text("scheduler"),
             node.integer("steps"),
-            node.number("denoise"),
+            denoise,
             sampler_name,
         )
     except ValueError as problem:
         raise node.refusal("steps", str(problem)) from problem
 
 
+def lower_run(
+    node: Lowering,
+    model: ModelRef,
+    sampler_name: str,
+    sigmas: tuple[float, ...],
+    seed: Value,
+    *,
+    is_noise_added: bool,
+) -> tuple[Value, ...]:
+    """The DAG nodes of a run over `sigmas`; without sigmas the latent is handed on as it is."""
+    latent = node.inputs["latent_image"]
+    if not sigmas:
+        return (latent,)
+    guided = guides(node, model)
+    run: dict[str, ParamValue] = {"sigmas": sigmas, "family": model.key.family}
+    start = {"latent": latent, "seed": seed, "add_noise": is_noise_added}
+    (state,) = node.add("sample_begin", {**start, "sampler": sampler_name, **run}, part="begin")
+    for evaluation in sampler(sampler_name).plan(sigmas):
+        args: dict[str, Value | ParamValue] = {"state": state, "sampler": sampler_name, **run}
+        (state,) = _denoise(node, model, evaluation, guided, args)
+    return node.add("sample_end", {"state": state, "latent": latent, **run}, part="end")
+
+
 def _denoise(
-    node: Lowering, model: ModelRef, evaluation: Evaluation, args: dict[str, Value | ParamValue]
+    node: Lowering,
+    model: ModelRef,
+    evaluation: Evaluation,
+    guided: Guides,
+    args: dict[str, Value | ParamValue],
 ) -> tuple[Edge, ...]:
     num_steps = len(args["sigmas"]) - 1  # type: ignore[arg-type]  # the tuple of `lower`
-    steering = {name: node.inputs[name] for name in ("positive", "negative", "cfg")}
+    args = {**args, **guided.args, "evaluation": evaluation.index}
     return node.add(
         "denoise",
-        {**args, **steering, "evaluation": evaluation.index},
+        {**args, **add_controls(node, guided, evaluation, args)},
         part=f"eval-{evaluation.index}",
         model=model,
         hidden=("preview_method",) if evaluation.is_step_end else (),

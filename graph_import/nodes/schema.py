@@ -18,9 +18,10 @@ InputConfig = list[Any]  # [TYPE, OPTIONS], as ComfyUI's JSON has it
 
 
 class FileChoices(msgspec.Struct, frozen=True, kw_only=True):
-    """A combo's choices are the files of one kind, as they are when asked for."""
+    """A combo's choices are the files of one kind, as they are when asked for, and `more`."""
 
     kind: str
+    more: tuple[str, ...] = ()
 
 
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,8 +43,8 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
     def allowed(self, catalog: Catalog) -> tuple[object, ...] | None:
         """A combo's choices now; None: this is no combo."""
         match self.choices:
-            case FileChoices(kind=kind):
-                return catalog.choices(kind)
+            case FileChoices(kind=kind, more=more):
+                return catalog.choices(kind) + more
             case fixed:
                 return fixed
 
@@ -68,7 +69,7 @@ class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
     """A node class as clients see it. `is_v3` picks the richer form of its description."""
 
     class_type: str
-    display_name: str
+    display_name: str | None
     category: str
     inputs: tuple[InputSpec, ...]
     outputs: tuple[Port, ...]
@@ -76,6 +77,7 @@ class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
     python_module: str = "nodes"
     is_output_node: bool = False
     is_v3: bool = False
+    is_deprecated: bool = False
 
     def input(self, name: str) -> InputSpec:
         """The input called `name`. Raises: KeyError."""
@@ -94,7 +96,7 @@ class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
         inputs = {part: given[part] for part in given if given[part] or part == "required"}
         no_texts = [None] * len(self.outputs)
         extras = {"output_tooltips": no_texts, "output_matchtypes": None} if self.is_v3 else {}
-        flags = {"deprecated": False, "experimental": False, "api_node": False}
+        flags = {"deprecated": self.is_deprecated, "experimental": False, "api_node": False}
         return {
             "input": inputs,
             "input_order": {part: list(names) for part, names in inputs.items()},
@@ -108,7 +110,7 @@ class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
             "python_module": self.python_module,
             "category": self.category,
             "output_node": self.is_output_node,
-            **(flags if self.is_v3 else {}),
+            **(flags if self.is_v3 else {"deprecated": True} if self.is_deprecated else {}),
         }
 
 

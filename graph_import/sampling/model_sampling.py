@@ -80,7 +80,13 @@ class DiscreteModelSampling(msgspec.Struct, frozen=True, kw_only=True):
         image of unit variance: the network has seen nothing noisier.
         """
         is_max = sigma > self.sigma_max or math.isclose(sigma, self.sigma_max, rel_tol=1e-5)
-        return latents + noise * (math.sqrt(1.0 + sigma * sigma) if is_max else sigma)
+        if is_max:
+            return latents + noise * math.sqrt(1.0 + sigma * sigma)
+        return self.noised_picture(latents, noise, sigma)
+
+    def noised_picture(self, latents: Array, noise: Array, sigma: float) -> Array:
+        """A picture's `latents` (scaled) as they look at noise level `sigma`."""
+        return latents + noise * sigma
 
 
 def scaled_linear(

@@ -33,8 +33,8 @@ def _spaced(first: float, last: float, count: int) -> list[float]:
 
 def simple(sampling: DiscreteModelSampling, steps: int) -> list[float]:
     """Every (table length / steps)-th entry of the table, from its top."""
-    size = len(sampling.sigmas)
-    return [sampling.sigmas[size - 1 - index * size // steps] for index in range(steps)] + [0.0]
+    stride = len(sampling.sigmas) / steps  # a float, and rounded after the product, as there
+    return [sampling.sigmas[-1 - int(index * stride)] for index in range(steps)] + [0.0]
 
 
 def sgm_uniform(sampling: DiscreteModelSampling, steps: int) -> list[float]:
@@ -154,3 +154,16 @@ def ksampler_sigmas(
         sigmas = schedule(model_sampling, total_steps)
     is_cut = denoise <= FULL_DENOISE
     return tuple(sigmas[-(steps + 1) :] if is_cut else sigmas)
+
+
+def step_window(
+    sigmas: tuple[float, ...], *, start: int, end: int, keeps_noise: bool
+) -> tuple[float, ...]:
+    """Steps `start` to `end` (not included) of a schedule; () if there are none.
+
+    A window that ends before the schedule does ends at 0.0, unless it `keeps_noise`.
+    """
+    cut = sigmas[: end + 1]
+    if len(cut) < len(sigmas) and not keeps_noise:
+        cut = (*cut[:-1], 0.0)
+    return cut[start:] if start < len(cut) - 1 else ()

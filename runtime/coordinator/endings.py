@@ -12,8 +12,10 @@ from .story import Story
 LastWord = Succeeded | Failed | Interrupted
 
 
-def history_entry(story: Story, start_ms: int, last_word: LastWord) -> HistoryEntry:
-    """The entry of an ended request."""
+def history_entry(
+    story: Story, start_ms: int, last_word: LastWord, patches: list[Json]
+) -> HistoryEntry:
+    """The entry of an ended request; `patches`: what its LoRAs changed."""
     request_id = story.submission.request_id
     start: Json = {"prompt_id": request_id, "timestamp": start_ms}
     cached: Json = {"nodes": [], "prompt_id": request_id, "timestamp": start_ms}
@@ -37,6 +39,7 @@ def history_entry(story: Story, start_ms: int, last_word: LastWord) -> HistoryEn
             }
             for node_id in story.outputs
         },
+        patches=patches,
     )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from queue import Full, Queue
 from typing import Final
 
 import msgspec
@@ -25,6 +27,7 @@ log = logging.getLogger(__name__)
 
 MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
 KEPT_JOURNALS: Final = 5
+MAX_BEHIND: Final = 20_000  # events that wait to be written
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -64,7 +67,11 @@ def without_previews(event: AnyEvent) -> AnyEvent:
 
 
 class Journal:
-    """Writes the journal of one server start below `folder`, where only a few old ones are kept."""
+    """Writes the journal of one server start below `folder`, where only a few old ones are kept.
+
+    Encoding and writing happen on a thread. A journal that grows too large, can't be written or
+    falls too far behind ends there, which is logged: decisions never wait for it.
+    """
 
     def __init__(self, folder: Path, name: str, config: SchedulerConfig) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,20 +81,43 @@ class Journal:
         self._file = self.path.open("wb", buffering=0)
         self.path.chmod(0o600)
         self._num_bytes = 0
+        self._is_ended = False
+        self._lines: Queue[tuple[float, AnyEvent, Sequence[AnyAction]] | None] = Queue(MAX_BEHIND)
         self._write(msgspec.json.encode(Head(config=config)))
+        self._thread = threading.Thread(target=self._write_lines, name="journal", daemon=True)
+        self._thread.start()
 
     def record(self, now_s: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
-        """Append an event; beyond the size limit the journal ends, which is logged once."""
-        if self._num_bytes > MAX_JOURNAL_BYTES:
+        """Append an event and the digest of its actions."""
+        if self._is_ended:
             return
-        line = Line(now_s=now_s, event=without_previews(event), actions=digest(actions))
-        self._write(msgspec.json.encode(line))
-        if self._num_bytes > MAX_JOURNAL_BYTES:
-            log.warning("journal_full", extra={"path": str(self.path)})
+        try:
+            self._lines.put_nowait((now_s, event, actions))
+        except Full:
+            self._end("it fell behind")
 
     def close(self) -> None:
-        """Close the file."""
+        """Write what is left and close the file."""
+        self._lines.put(None)
+        self._thread.join()
         self._file.close()
+
+    def _write_lines(self) -> None:
+        while (item := self._lines.get()) is not None:
+            if self._is_ended:
+                continue
+            now_s, event, actions = item
+            line = Line(now_s=now_s, event=without_previews(event), actions=digest(actions))
+            try:
+                self._write(msgspec.json.encode(line))
+            except OSError as problem:
+                self._end(str(problem))
+            if self._num_bytes > MAX_JOURNAL_BYTES:
+                self._end("it is full")
+
+    def _end(self, reason: str) -> None:
+        self._is_ended = True
+        log.warning("journal_ended", extra={"path": str(self.path), "reason": reason})
 
     def _write(self, line: bytes) -> None:
         self._file.write(line + b"\n")

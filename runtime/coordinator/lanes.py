@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..ids import ClientId, RequestId
-from ..notices import AnyNotice
+from ..notices import AnyNotice, Progress, ProgressState
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +26,33 @@ Told = AnyNotice | Ending
 
 
 @dataclass(slots=True)
+class _WaitingStory:
+    """What will be said when the story's turn comes, without what nobody will miss by then.
+
+    Previews are dropped, and of the pictures of progress only the last one is kept.
+    """
+
+    told: list[Told | None] = field(default_factory=list)
+    last_state: int | None = None
+
+    def add(self, pieces: list[Told]) -> None:
+        for piece in pieces:
+            if isinstance(piece, ProgressState):
+                if self.last_state is not None:
+                    self.told[self.last_state] = None
+                self.last_state = len(self.told)
+            elif isinstance(piece, Progress):
+                piece = msgspec.structs.replace(piece, preview=None)
+            self.told.append(piece)
+
+    def pieces(self) -> list[Told]:
+        return [piece for piece in self.told if piece is not None]
+
+
+@dataclass(slots=True)
 class _Lane:
     current: RequestId | None = None
-    waiting: dict[RequestId, list[Told]] = field(default_factory=dict)
+    waiting: dict[RequestId, _WaitingStory] = field(default_factory=dict)
 
 
 class Lanes:
@@ -48,13 +72,13 @@ class Lanes:
         if lane.current is None:
             lane.current = request_id
         else:
-            lane.waiting[request_id] = []
+            lane.waiting[request_id] = _WaitingStory()
 
     def tell(self, request_id: RequestId, told: list[Told]) -> list[Told]:
         """Add to a request's story; returns what may be said now, perhaps of later requests too."""
         lane = self._lanes[self._key[request_id]]
         if lane.current != request_id:
-            lane.waiting[request_id] += told
+            lane.waiting[request_id].add(told)
             return []
         said = list(told)
         while said and isinstance(said[-1], Ending) and said[-1].request_id == lane.current:
@@ -69,4 +93,4 @@ class Lanes:
             lane.current = None
             return []
         lane.current = min(lane.waiting, key=lambda request_id: self._order[request_id])
-        return lane.waiting.pop(lane.current)
+        return lane.waiting.pop(lane.current).pieces()

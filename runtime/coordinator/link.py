@@ -6,6 +6,7 @@ Knows which incarnations are expected and when each was last heard; decides noth
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -62,7 +63,9 @@ class ExecutorLink:
         self._expected[executor] = incarnation
 
     def forget(self, executor: ExecutorId, incarnation: str) -> bool:
-        """The incarnation is gone; returns whether it was connected."""
+        """The incarnation is gone and not listened to any more. Returns: was it connected?"""
+        if self._expected.get(executor) == incarnation:
+            del self._expected[executor]
         peer = self.peers.get(executor)
         if peer is None or peer.incarnation != incarnation:
             return False
@@ -106,14 +109,19 @@ class ExecutorLink:
         return message
 
     async def send(self, executor: ExecutorId, message: ToExecutor) -> None:
-        """Send, or drop with a log line when the process is gone: its loss is noticed elsewhere."""
+        """Send without waiting. A process that is gone or takes nothing more counts as silent.
+
+        Raises: WireProblem: the message is too large.
+        """
+        frames = encode(message)
         peer = self.peers.get(executor)
         if peer is None:
             return
         try:
-            await self._socket.send_multipart([peer.identity, *encode(message)])
+            await self._socket.send_multipart([peer.identity, *frames], zmq.NOBLOCK)
         except zmq.ZMQError as problem:
             log.warning("send_failed", extra={"executor": executor, "reason": str(problem)})
+            peer.last_heard_s = -math.inf
 
     def silent(self, limit_s: float) -> list[Peer]:
         """Executors not heard of for `limit_s`."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import assert_never
+from typing import Final, assert_never
 
 from ...graph_import.ir import Graph, NodeId
 from ..ids import ClientId, RequestId
@@ -26,7 +27,7 @@ from ..notices import (
     Succeeded,
 )
 from ..ops.saves import forget_request
-from ..protocol import ErrorReport
+from ..protocol import ErrorReport, PatchCoverage
 from ..scheduler.actions import (
     NodeFinished,
     NodeReset,
@@ -35,13 +36,18 @@ from ..scheduler.actions import (
     RequestEnded,
     RequestStarted,
 )
+from .coverage import CoverageBook
 from .endings import error_message, history_entry
 from .lanes import Ending, Lanes, Told
-from .records import QueueView, Submission
+from .records import HistoryEntry, QueueView, Submission
 from .store import Store
 from .story import Story
+from .views import ShownNode
 
 log = logging.getLogger(__name__)
+
+STORE_RETRY_S: Final = 2.0
+KEPT_GRAPHS: Final = 20  # of ended requests, for pages that look back
 
 Narrated = RequestStarted | NodeStarted | NodeFinished | NodeReset | RequestEnded
 
@@ -55,6 +61,7 @@ class _Live:
     has_started: bool = False
     start_ms: int = 0
     last_word: Succeeded | Failed | Interrupted | None = None
+    shown: dict[NodeId, ShownNode] = field(default_factory=dict)
 
 
 class Narrator:
@@ -65,7 +72,9 @@ class Narrator:
         self._saves = saves
         self._notify = notify
         self._live: dict[RequestId, _Live] = {}
+        self._ended: dict[RequestId, _Live] = {}
         self._lanes = Lanes()
+        self._coverage = CoverageBook()
         self._outbox: asyncio.Queue[Told] = asyncio.Queue()
 
     @property
@@ -77,19 +86,20 @@ class Narrator:
         """Whether a request under this id waits or runs."""
         return request_id in self._live
 
-    def is_waiting(self, request_id: RequestId) -> bool:
-        """Whether a request under this id has not begun to run."""
+    def waiting(self, request_id: RequestId) -> Submission | None:
+        """The request under this id, if it has not begun to run."""
         live = self._live.get(request_id)
-        return live is not None and not live.has_started
+        return None if live is None or live.has_started else live.submission
 
     def accept(self, submission: Submission, graph: Graph) -> None:
         """A request waits from now on."""
         story = Story(submission=submission, graph=graph)
         self._live[submission.request_id] = _Live(submission=submission, story=story)
 
-    def drop(self, request_id: RequestId) -> None:
-        """Forget a request that has told nothing yet."""
-        del self._live[request_id]
+    def drop(self, submission: Submission) -> None:
+        """Forget a request that has told nothing yet; another one under its id stays."""
+        if self.submission(submission.request_id) is submission:
+            del self._live[submission.request_id]
 
     def grow(self, request_id: RequestId, graph: Graph) -> None:
         """The request's graph was lowered further."""
@@ -114,6 +124,11 @@ class Narrator:
         live = self._live.get(request_id)
         return None if live is None else live.story.graph
 
+    def picture(self, request_id: RequestId) -> tuple[Graph, Mapping[NodeId, ShownNode]] | None:
+        """The graph of a live request, or of one of the last that ended, as far as it was told."""
+        live = self._live.get(request_id) or self._ended.get(request_id)
+        return None if live is None else (live.story.graph, live.shown)
+
     def submission(self, request_id: RequestId) -> Submission | None:
         """A live request as it was accepted."""
         live = self._live.get(request_id)
@@ -130,6 +145,10 @@ class Narrator:
             if live.submission.client_id == client_id and live.has_started:
                 return live.story.current_node
         return None
+
+    def note_coverage(self, coverage: Iterable[PatchCoverage]) -> None:
+        """A batch ran with these patches: for the records of all requests that use them."""
+        self._coverage.note(coverage)
 
     def narrate(self, action: Narrated) -> None:
         """Turn an action of the scheduler into a piece of the request's story."""
@@ -214,14 +233,28 @@ class Narrator:
         last_word = live.last_word
         if last_word is None:
             raise RuntimeError(f"request {request_id} ends without a last word")
-        await self._store.finish(history_entry(live.story, live.start_ms, last_word))
+        patches = self._coverage.of(live.story.graph)
+        await self._finish(history_entry(live.story, live.start_ms, last_word, patches))
         await asyncio.to_thread(forget_request, self._saves, request_id)
-        del self._live[request_id]
+        self._ended[request_id] = self._live.pop(request_id)
+        if len(self._ended) > KEPT_GRAPHS:
+            del self._ended[next(iter(self._ended))]
         self._notify(QueueChanged(queue_remaining=self.num_live))
         self._notify(EndMarker(request_id=request_id, client_id=live.submission.client_id))
         if isinstance(last_word, Failed):
             fields = {"request_id": request_id, "node_id": last_word.node_id}
             log.warning("request_failed", extra={**fields, "error": error_message(last_word)})
+
+    async def _finish(self, entry: HistoryEntry) -> None:
+        """Store an ending; a disk that is full or away for a while must not end the server."""
+        while True:
+            try:
+                await self._store.finish(entry)
+            except sqlite3.Error as problem:
+                log.error("store_failed", extra={"reason": str(problem)})
+                await asyncio.sleep(STORE_RETRY_S)
+            else:
+                return
 
     def _say(self, request_id: RequestId, told: list[Told]) -> None:
         for piece in self._lanes.tell(request_id, told):
@@ -231,13 +264,15 @@ class Narrator:
         self, live: _Live, node_id: NodeId, state: str, action: NodeStarted | NodeFinished | None
     ) -> None:
         """For pages that draw the DAG: told at once, whatever the lane is busy with."""
+        executor = None if action is None else action.executor
+        live.shown[node_id] = ShownNode(state=state, executor=executor)
         self._outbox.put_nowait(
             DagNodeChanged(
                 request_id=live.submission.request_id,
                 client_id=live.submission.client_id,
                 node_id=node_id,
                 state=state,
-                executor=None if action is None else action.executor,
+                executor=executor,
             )
         )
 

@@ -47,7 +47,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that ended, with the fields of ComfyUI's history."""
+    """A request that ended, with the fields of ComfyUI's history; `patches` is ours (coverage)."""
 
     submission: Submission
     outputs: dict[str, Json]
@@ -55,6 +55,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     completed: bool
     messages: list[tuple[str, Json]]
     meta: dict[str, Json]
+    patches: list[Json] = msgspec.field(default_factory=list)  # entries of old stores have none
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):

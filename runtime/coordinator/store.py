@@ -1,6 +1,7 @@
 """Accepted requests and their results, in SQLite (WAL). Accepted means durable.
 
-All statements run on one thread of its own: the event loop never waits for a disk. A request is
+All statements, and the JSON in and out of them, run on one thread of its own: the event loop
+never waits for a disk. A request is
 committed with `synchronous=FULL` before its client hears 200; what ended is kept up to a bound,
 oldest first out. Source: architecture, section 10.
 """
@@ -34,6 +35,7 @@ CREATE INDEX IF NOT EXISTS requests_by_end ON requests (ended_seq);
 """
 
 T = TypeVar("T")
+R = TypeVar("R", Submission, HistoryEntry)
 
 
 class Store:
@@ -57,10 +59,7 @@ class Store:
 
     async def accept(self, submission: Submission) -> None:
         """Make a request durable."""
-        row = (submission.request_id, msgspec.json.encode(submission))
-        await self._run(
-            lambda: self._write("INSERT INTO requests (request_id, submission) VALUES (?, ?)", row)
-        )
+        await self._run(lambda: self._accept(submission))
 
     async def finish(self, entry: HistoryEntry) -> None:
         """Record how a request ended; an older entry under the same id goes."""
@@ -73,22 +72,20 @@ class Store:
     async def unfinished(self) -> list[Submission]:
         """What was accepted and not ended, in order of arrival."""
         query = "SELECT submission FROM requests WHERE ended_seq IS NULL ORDER BY seq"
-        rows = await self._run(lambda: self._read(query, ()))
-        return [msgspec.json.decode(row[0], type=Submission) for row in rows]
+        return await self._run(lambda: self._read(Submission, query, ()))
 
     async def entry(self, request_id: RequestId) -> HistoryEntry | None:
         """The history entry under an id."""
         query = "SELECT entry FROM requests WHERE request_id = ? AND ended_seq IS NOT NULL"
-        rows = await self._run(lambda: self._read(query, (request_id,)))
-        return msgspec.json.decode(rows[-1][0], type=HistoryEntry) if rows else None
+        found = await self._run(lambda: self._read(HistoryEntry, query, (request_id,)))
+        return found[-1] if found else None
 
     async def entries(self, *, max_items: int | None, offset: int | None) -> list[HistoryEntry]:
         """Ended requests, oldest first; see `GET /history` for what the bounds mean.
 
         Source: spec comfyui-api/api.md, section 4.
         """
-        rows = await self._run(lambda: self._entries(max_items, offset))
-        return [msgspec.json.decode(row[0], type=HistoryEntry) for row in rows]
+        return await self._run(lambda: self._entries(max_items, offset))
 
     async def delete_entries(self, request_ids: Sequence[RequestId] | None) -> None:
         """Delete ended requests: these, or all of them."""
@@ -118,12 +115,14 @@ class Store:
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         self._connection = connection
 
-    def _write(self, statement: str, parameters: tuple[object, ...]) -> None:
+    def _accept(self, submission: Submission) -> None:
+        row = (submission.request_id, msgspec.json.encode(submission))
         with self._db as db:
-            db.execute(statement, parameters)
+            db.execute("INSERT INTO requests (request_id, submission) VALUES (?, ?)", row)
 
-    def _read(self, query: str, parameters: tuple[object, ...]) -> list[tuple[bytes]]:
-        return self._db.execute(query, parameters).fetchall()
+    def _read(self, kind: type[R], query: str, parameters: tuple[object, ...]) -> list[R]:
+        rows = self._db.execute(query, parameters)
+        return [msgspec.json.decode(row[0], type=kind) for row in rows]
 
     def _finish(self, entry: HistoryEntry) -> None:
         request_id = entry.submission.request_id
@@ -148,16 +147,16 @@ class Store:
                 [(request_id,) for request_id in request_ids],
             )
 
-    def _entries(self, max_items: int | None, offset: int | None) -> list[tuple[bytes]]:
+    def _entries(self, max_items: int | None, offset: int | None) -> list[HistoryEntry]:
         if max_items is not None and max_items <= 0:
             return []
         ended = "SELECT entry FROM requests WHERE ended_seq IS NOT NULL ORDER BY ended_seq"
         if offset is not None and offset >= 0:
             limit = -1 if max_items is None else max_items
-            return self._read(f"{ended} LIMIT ? OFFSET ?", (limit, offset))
+            return self._read(HistoryEntry, f"{ended} LIMIT ? OFFSET ?", (limit, offset))
         if max_items is None:
-            return self._read(ended, ())
-        return self._read(f"{ended} DESC LIMIT ?", (max_items,))[::-1]
+            return self._read(HistoryEntry, ended, ())
+        return self._read(HistoryEntry, f"{ended} DESC LIMIT ?", (max_items,))[::-1]
 
     def _delete_entries(self, request_ids: Sequence[RequestId] | None) -> None:
         with self._db as db:

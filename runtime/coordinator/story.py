@@ -66,7 +66,13 @@ class Story:
         """The graph was lowered further."""
         self.graph = graph
         self._nodes = graph.by_id()
-        return self._tell_free_members()
+        notices = self._tell_free_members()
+        members = {member.node_id: member for member in graph.members}
+        for twin in graph.members:  # a new node may equal one that is done
+            original = members.get(twin.shared_with) if twin.shared_with else None
+            if original is not None and original.node_id in self.executed:
+                notices += self._finish_twin(twin, original)
+        return notices
 
     def node_started(self, node_id: NodeId) -> list[AnyNotice]:
         """A DAG node was sent to an executor."""
@@ -152,6 +158,9 @@ class Story:
 
     def _finish_twin(self, twin: Member, original: Member) -> list[AnyNotice]:
         """An equal node takes the result without `executing`; source: validation.md, section 10."""
+        told = self._told.get(twin.node_id)
+        if told is not None and told.state is NodeState.FINISHED:
+            return []
         ui = self.outputs.get(original.node_id)
         if ui is not None:
             self.outputs[twin.node_id] = ui

@@ -44,8 +44,15 @@ class DagNodeView(msgspec.Struct, frozen=True, kw_only=True):
     executor: ExecutorId | None
 
 
+class ShownNode(msgspec.Struct, frozen=True, kw_only=True):
+    """What clients were last told of a node."""
+
+    state: str
+    executor: ExecutorId | None
+
+
 class GraphView(msgspec.Struct, frozen=True, kw_only=True):
-    """A live request's DAG."""
+    """The DAG of a request that is live or ended not long ago."""
 
     request_id: RequestId
     nodes: tuple[DagNodeView, ...]
@@ -53,11 +60,16 @@ class GraphView(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[dict[str, object], ...]
 
 
-def graph_view(request_id: RequestId, graph: Graph, states: Mapping[NodeId, NodeView]) -> GraphView:
-    """Join a graph with the scheduler's view of it."""
+def graph_view(
+    request_id: RequestId,
+    graph: Graph,
+    shown: Mapping[NodeId, ShownNode],
+    states: Mapping[NodeId, NodeView],
+) -> GraphView:
+    """Join a graph with what was told of it and, while it lives, the scheduler's view of it."""
     return GraphView(
         request_id=request_id,
-        nodes=tuple(_node_view(node, states.get(node.id)) for node in graph.nodes),
+        nodes=tuple(_node_view(node, _state(node.id, shown, states)) for node in graph.nodes),
         pending=tuple(pending.id for pending in graph.pending),
         members=tuple(
             {
@@ -71,7 +83,16 @@ def graph_view(request_id: RequestId, graph: Graph, states: Mapping[NodeId, Node
     )
 
 
-def _node_view(node: Node, state: NodeView | None) -> DagNodeView:
+def _state(
+    node_id: NodeId, shown: Mapping[NodeId, ShownNode], states: Mapping[NodeId, NodeView]
+) -> ShownNode:
+    if node_id in states:
+        view = states[node_id]
+        return ShownNode(state=str(view.status), executor=view.executor)
+    return shown.get(node_id, ShownNode(state="waiting", executor=None))
+
+
+def _node_view(node: Node, state: ShownNode) -> DagNodeView:
     return DagNodeView(
         id=node.id,
         op=node.op,
@@ -87,8 +108,8 @@ def _node_view(node: Node, state: NodeView | None) -> DagNodeView:
             for name, edge in node.inputs
         ),
         depth=node.depth,
-        state="waiting" if state is None else str(state.status),
-        executor=None if state is None else state.executor,
+        state=state.state,
+        executor=state.executor,
     )
 
 

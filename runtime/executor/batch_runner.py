@@ -26,6 +26,7 @@ from ..protocol import (
     TensorKey,
 )
 from .call_values import CallValues
+from .deferred import Arrivals
 from .error_report import error_report
 from .model_cache import ModelCache
 
@@ -57,10 +58,16 @@ class BatchRunner:
             saves=settings.saves_directory,
         )
 
-    def run(self, batch: RunBatch, check_cancelled: Callable[[], None]) -> BatchDone:
-        """Run all calls; never raises for what a node, a file or a peer does wrong."""
+    def run(
+        self, batch: RunBatch, check_cancelled: Callable[[], None], arrivals: Arrivals | None = None
+    ) -> BatchDone:
+        """Run all calls; never raises for what a node, a file or a peer does wrong.
+
+        `arrivals` is where awaited inputs come; a batch without them needs none.
+        """
         start_s = time.perf_counter()
-        results = self._results(batch, check_cancelled)
+        arrivals = arrivals or Arrivals()
+        results = self._results(batch, check_cancelled, arrivals)
         return BatchDone(
             executor=self._settings.executor,
             incarnation=self._settings.incarnation,
@@ -69,6 +76,9 @@ class BatchRunner:
             resident=self._models.resident(),
             loaded=self._models.take_loaded(),
             run_s=time.perf_counter() - start_s,
+            waited_s=arrivals.waited_s,
+            switched=self._models.take_switched(),
+            coverage=() if batch.model is None else self._models.coverage(batch.model),
         )
 
     def drop_models(self) -> None:
@@ -79,14 +89,18 @@ class BatchRunner:
         """Release the outputs of a report that can't be sent."""
         self._values.discard(done.results)
 
-    def _results(self, batch: RunBatch, check_cancelled: Callable[[], None]) -> list[CallResult]:
+    def _results(
+        self, batch: RunBatch, check_cancelled: Callable[[], None], arrivals: Arrivals
+    ) -> list[CallResult]:
         """One result per call, in order."""
         results: dict[int, CallResult] = {}
         ready: dict[int, OpCall] = {}
         try:
             for index, call in enumerate(batch.calls):
                 check_cancelled()
-                gathered = self._values.gather(call)
+                gathered = self._values.gather(
+                    call, lambda awaited: arrivals.take(awaited, check_cancelled)
+                )
                 if isinstance(gathered, OpCall):
                     ready[index] = gathered
                 else:

@@ -13,6 +13,7 @@ from ..data_plane.base import DataPlane
 from ..errors import InputsLost, NodeFailed
 from ..ops.base import OpCall, OpResult
 from ..protocol import (
+    AwaitedValue,
     CallDone,
     CallFailed,
     CallLost,
@@ -36,13 +37,20 @@ class CallValues:
     def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
 
-    def gather(self, call: NodeCall) -> OpCall | CallLost | CallFailed:
-        """The call with its arguments' values, or why it can't run."""
+    def gather(
+        self, call: NodeCall, take: Callable[[AwaitedValue], ValueRef]
+    ) -> OpCall | CallLost | CallFailed:
+        """The call with its arguments' values, or why it can't run.
+
+        `take` waits for a value that is not there yet; it is called where the body needs it.
+        """
         args: dict[str, object] = dict(call.params)
         missing: list[TensorKey] = []
         try:
             for item in call.inputs:
-                if isinstance(item.value, ScalarValue):
+                if isinstance(item.value, AwaitedValue):
+                    args[item.name] = self._awaited(item.value, take)
+                elif isinstance(item.value, ScalarValue):
                     args[item.name] = item.value.value
                 elif item.is_deferred:
                     args[item.name] = self._deferred(item.value)
@@ -99,6 +107,15 @@ class CallValues:
     def _deferred(self, value: TreeValue) -> Callable[[], Value]:
         fetches = [self._plane.deferred(ref) for ref in value.tensors]
         return cache(lambda: unflatten(value.tree, [fetch() for fetch in fetches]))
+
+    def _awaited(
+        self, awaited: AwaitedValue, take: Callable[[AwaitedValue], ValueRef]
+    ) -> Callable[[], Value]:
+        def fetch() -> Value:
+            ref = take(awaited)
+            return ref.value if isinstance(ref, ScalarValue) else self._deferred(ref)()
+
+        return cache(fetch)
 
     def _put_value(self, value: Value, refs: list[TensorRef]) -> ValueRef:
         if value is None or isinstance(value, bool | int | float | str):

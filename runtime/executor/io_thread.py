@@ -31,11 +31,13 @@ from ..protocol import (
     DropModels,
     Heartbeat,
     Hello,
+    InputReady,
     ReleaseTensors,
     RunBatch,
     Shutdown,
 )
 from ..wire import WireProblem, bound, decode_to_executor, encode
+from .deferred import Arrivals
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +48,11 @@ STDIN: Final = 0
 
 @dataclass(slots=True)
 class Job:
-    """A batch for the main thread, with the flag by which it is cancelled."""
+    """A batch for the main thread, with the flag by which it is cancelled and its late inputs."""
 
     batch: RunBatch
     cancelled: threading.Event = field(default_factory=threading.Event)
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
 
 Work = Job | DropModels | Shutdown
@@ -163,6 +166,9 @@ class IoThread(threading.Thread):
             case RunBatch():
                 job = self._running[message.batch_id] = Job(message)
                 self._inbox.put(job)
+            case InputReady():
+                if message.batch_id in self._running:  # else it was done without it
+                    self._running[message.batch_id].arrivals.put(message.awaited, message.value)
             case CancelBatch():
                 if message.batch_id in self._running:  # else it was reported meanwhile
                     self._running[message.batch_id].cancelled.set()

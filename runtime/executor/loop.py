@@ -72,7 +72,7 @@ class ExecutorLoop:
             if job.cancelled.is_set():
                 raise Cancelled("the batch was cancelled")
 
-        done = self._runner.run(job.batch, check_cancelled)
+        done = self._runner.run(job.batch, check_cancelled, job.arrivals)
         self._current = None
         log.debug(
             "batch_done",

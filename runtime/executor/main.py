@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG: Final = 1  # prctl(2)
+VALUES_DEVICE: Final = "cpu"  # what goes over edges; models move it to their device and back
 
 
 def executor_command(settings: ExecutorSettings) -> list[str]:
@@ -99,9 +100,9 @@ def run(settings: ExecutorSettings) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     inbox: SimpleQueue[Work] = SimpleQueue()
     local = LocalPlane(
-        settings.executor, settings.incarnation, settings.data_endpoint, settings.device
+        settings.executor, settings.incarnation, settings.data_endpoint, VALUES_DEVICE
     )
-    plane = ExecutorPlane(local, TensorFetcher(context, settings.device))
+    plane = ExecutorPlane(local, TensorFetcher(context, VALUES_DEVICE))
     models = ModelCache(settings.model_memory_bytes, settings.device, build)
     loop = ExecutorLoop(inbox, BatchRunner(settings, plane, models, body))
     signal.signal(signal.SIGTERM, lambda _signal, _frame: loop.stop())

@@ -1,7 +1,7 @@
 """Loading: the tensors of one part of a checkpoint, and a module that takes them as its weights.
 
-Modules are made with parameters on meta and get the file's own tensors, cast one by one, so a load
-holds no second copy. Nothing may be missing or left over: half a model gives a wrong picture.
+Modules are made with parameters on meta and get copies of the file's mapped tensors, one by one: no
+second copy is made, and a file that is overwritten later changes nothing. Nothing may be missing or left over: half a model gives a wrong picture.
 Source: design notes on models, section 2.
 """
 
@@ -133,11 +133,12 @@ def build_module(
 def _cast(
     tensor: torch.Tensor, stored: torch.dtype | None, dtype: torch.dtype, device: str
 ) -> torch.Tensor:
-    if not tensor.is_floating_point():
-        return tensor.to(device)
-    if stored is not None:
-        tensor = tensor.to(stored)
-    return tensor.to(device=device, dtype=dtype).contiguous()
+    """The tensor as it is held: never the mapped file itself, which somebody may overwrite."""
+    result = tensor if stored is None or not tensor.is_floating_point() else tensor.to(stored)
+    if result.is_floating_point():
+        result = result.to(dtype)
+    result = result.to(device).contiguous()
+    return result.clone() if result.data_ptr() == tensor.data_ptr() else result
 
 
 def _refuse_gaps(file: FileIdentity, wanted: set[str], found: set[str]) -> None:
@@ -155,14 +156,18 @@ def _refuse_gaps(file: FileIdentity, wanted: set[str], found: set[str]) -> None:
 def estimate_bytes(file: FileIdentity, prefixes: tuple[str, ...]) -> int:
     """Bytes that a part will hold as float32, at most: from the file's header, before it is read.
 
+    The part lies under the first of `prefixes` that the file has.
+
     Raises: ModelFileProblem: the file changed or is damaged.
     """
     tensors = read_header(Path(file.path)).tensors
-    return sum(
-        math.prod(info.shape) * torch.float32.itemsize
-        for name, info in tensors.items()
-        if name.startswith(prefixes)
-    )
+    for prefix in prefixes:
+        numbers = [
+            math.prod(info.shape) for name, info in tensors.items() if name.startswith(prefix)
+        ]
+        if numbers:
+            return sum(numbers) * torch.float32.itemsize
+    return 0
 
 
 def count_bytes(module: torch.nn.Module) -> int:

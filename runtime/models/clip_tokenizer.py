@@ -7,9 +7,10 @@ The merges are package data (`data/clip`); the vocabulary follows from them. Sou
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -20,8 +21,8 @@ from tokenizers.normalizers import Sequence as Normalizers
 from tokenizers.pre_tokenizers import ByteLevel, Split
 from tokenizers.pre_tokenizers import Sequence as PreTokenizers
 
+from ...graph_import.prompt_text import Part, parse_weights, split_embeddings, without_commas
 from ..errors import NodeFailed
-from ..sampling.prompt_text import parse_weights
 
 CHUNK_LENGTH: Final = 77
 BEGIN_ID: Final = 49406
@@ -29,6 +30,7 @@ END_ID: Final = 49407
 MIN_CUT_LENGTH: Final = 8  # segments of fewer tokens move to the next chunk whole
 MAX_CHUNKS: Final = 256
 MAX_TEXT_CHARS: Final = 100_000
+NO_EMBEDDINGS: Final[Mapping[str, Sequence[int]]] = MappingProxyType({})
 
 _MERGES: Final = Path(__file__).parent / "data" / "clip" / "merges.txt.gz"
 _BEGIN: Final = "<|startoftext|>"
@@ -57,8 +59,14 @@ class ClipTokenizer:
     def __init__(self, *, pad_id: int = END_ID) -> None:
         self.pad_id = pad_id
 
-    def chunks(self, text: str) -> list[Chunk]:
+    def chunks(
+        self, text: str, embeddings: Mapping[str, Sequence[int]] = NO_EMBEDDINGS
+    ) -> list[Chunk]:
         """The chunks of a text with weights; an empty text is one chunk.
+
+        Args:
+            embeddings: what stands for `embedding:name`, by name: ids beyond the vocabulary, one
+                per vector. A name that isn't there is left out.
 
         Raises: NodeFailed: the text is longer than MAX_CHUNKS chunks or MAX_TEXT_CHARS.
         """
@@ -69,7 +77,7 @@ class ClipTokenizer:
             )
         filled: list[list[tuple[int, float]]] = [[]]
         room = CHUNK_LENGTH - 2
-        for segment in self._segments(text):
+        for segment in self._segments(text, embeddings):
             rest = segment
             while rest:
                 free = room - len(filled[-1])
@@ -86,10 +94,13 @@ class ClipTokenizer:
                 )
         return [self._close(tokens) for tokens in filled]
 
-    def _segments(self, text: str) -> Iterator[list[tuple[int, float]]]:
+    def _segments(
+        self, text: str, embeddings: Mapping[str, Sequence[int]]
+    ) -> Iterator[list[tuple[int, float]]]:
         for segment in parse_weights(text):
-            ids = _vocabulary().encode(segment.text, add_special_tokens=False).ids
-            yield [(token_id, segment.weight) for token_id in ids]
+            for part in split_embeddings(segment.text):
+                for ids in _part_ids(part, embeddings):
+                    yield [(token_id, segment.weight) for token_id in ids]
 
     def _close(self, tokens: list[tuple[int, float]]) -> Chunk:
         ids = [BEGIN_ID, *(token_id for token_id, _ in tokens), END_ID]
@@ -98,6 +109,17 @@ class ClipTokenizer:
         return Chunk(
             ids=tuple(ids + [self.pad_id] * missing), weights=tuple(weights + [1.0] * missing)
         )
+
+
+def _part_ids(part: Part, embeddings: Mapping[str, Sequence[int]]) -> Iterator[Sequence[int]]:
+    """What is kept together: words, an embedding's vectors, the commas after its name."""
+    words = part.text
+    if part.is_embedding:
+        name, words = part.text, ""
+        if name not in embeddings:
+            name, words = without_commas(name)
+        yield embeddings.get(name, ())
+    yield _vocabulary().encode(words, add_special_tokens=False).ids
 
 
 @cache

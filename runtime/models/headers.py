@@ -12,13 +12,22 @@ from pathlib import Path
 from typing import Final
 
 from ...graph_import.catalog import CheckpointInfo
-from ...graph_import.handles import Role
-from .weight_files import DTYPE_NAMES, Header, TensorInfo, problem, read_header
+from ...graph_import.handles import FileIdentity, Role
+from .lora_file import read_lora
+from .weight_files import DTYPE_NAMES, Header, TensorInfo, identify, problem, read_header
 
 DENOISER_PREFIX: Final = "model.diffusion_model."
 VAE_PREFIX: Final = "first_stage_model."
 SD15_TEXT_PREFIX: Final = "cond_stage_model.transformer."
+CONTROLNET_PREFIX: Final = "control_model."
 CLIP_TOKENS: Final = "embeddings.token_embedding.weight"
+CLIP_H_LAST_LAYER: Final = 22
+
+# Names that tell files which only together with a denoiser make a ControlNet.
+_NO_CONTROLNETS: Final = {
+    "difference": "a ControlNet stored as a difference from a denoiser",
+    "lora_controlnet": "a Control-LoRA",
+}
 
 Tensors = Mapping[str, TensorInfo]
 
@@ -53,7 +62,56 @@ def inspect_part(path: Path) -> CheckpointInfo:
                 roles=frozenset({role}),
                 dtype=DTYPE_NAMES[dtype],
             )
-    raise problem(path, "this is a model of no known kind")
+    raise problem(path, _explain_unknown_part(header.tensors))
+
+
+def inspect_upscaler(path: Path) -> CheckpointInfo:
+    """What an upscaler's file is: there are too many kinds to tell them apart by a header.
+
+    Raises: ModelFileProblem: missing, damaged, needs unpickling, of a dtype that nobody can use.
+    """
+    header = read_header(path)
+    dtypes = {info.dtype for info in header.tensors.values()} & DTYPE_NAMES.keys()
+    if not dtypes:
+        raise problem(path, "this is no model: it holds no floating point weights")
+    return CheckpointInfo(
+        file=header.file,
+        family="upscaler",
+        roles=frozenset({Role.UPSCALER}),
+        dtype=DTYPE_NAMES[min(dtypes)],
+    )
+
+
+def inspect_lora(path: Path) -> FileIdentity:
+    """The identity of a LoRA file whose header says that it changes some model.
+
+    Raises: ModelFileProblem: missing, truncated, needs unpickling, or no key of it is known.
+    """
+    lora = read_lora(identify(path))
+    if not lora.modules:
+        raise problem(path, "this is no LoRA: none of its keys is known")
+    return lora.file
+
+
+def _sd15_denoiser(tensors: Tensors) -> str | None:
+    """A UNet of its own, with or without a checkpoint's prefix; gives the name of a weight.
+
+    A ControlNet begins like one, but has no way out.
+    """
+    for prefix in ("", DENOISER_PREFIX):
+        if _is_sd15(tensors, prefix) and prefix + "out.2.weight" in tensors:
+            return prefix + "input_blocks.0.0.weight"
+    return None
+
+
+def _sd15_text_encoder(tensors: Tensors) -> str | None:
+    """CLIP-L under Hugging Face's names: fewer layers than CLIP-H and CLIP-G have."""
+    for prefix in ("", SD15_TEXT_PREFIX):
+        layer = prefix + "text_model.encoder.layers.{}.mlp.fc1.weight"
+        tokens = prefix + "text_model." + CLIP_TOKENS
+        if layer.format(0) in tensors and layer.format(CLIP_H_LAST_LAYER) not in tensors:
+            return tokens if tokens in tensors else None
+    return None
 
 
 def _sd15_vae(tensors: Tensors) -> str | None:
@@ -65,9 +123,28 @@ def _sd15_vae(tensors: Tensors) -> str | None:
     return None
 
 
+def _sd15_controlnet(tensors: Tensors) -> str | None:
+    """A ControlNet in the cldm layout or under diffusers' names; gives the name of a weight.
+
+    One for SDXL has a label embedding, one for SD2 linear projections.
+    """
+    if not _NO_CONTROLNETS.keys().isdisjoint(tensors):
+        return None
+    for prefix in (CONTROLNET_PREFIX, ""):
+        if prefix + "zero_convs.0.0.weight" in tensors and _is_sd15(tensors, prefix):
+            return prefix + "zero_convs.0.0.weight"
+    own, embedding = "controlnet_cond_embedding.conv_in.weight", "add_embedding.linear_1.weight"
+    if own in tensors and embedding not in tensors and _proj_in_dims(tensors, "") == {4}:
+        return own
+    return None
+
+
 # (family, role) -> gives the name of a weight whose dtype stands for the file's, None: not it.
 _PARTS: Final[Mapping[tuple[str, Role], Callable[[Tensors], str | None]]] = {
     ("sd15", Role.VAE): _sd15_vae,
+    ("sd15", Role.CONTROLNET): _sd15_controlnet,
+    ("sd15", Role.DENOISER): _sd15_denoiser,
+    ("sd15", Role.TEXT_ENCODER): _sd15_text_encoder,
 }
 
 
@@ -86,14 +163,14 @@ def _describe(header: Header, family: str, path: Path) -> CheckpointInfo:
     )
 
 
-def _is_sd15(tensors: Tensors) -> bool:
+def _is_sd15(tensors: Tensors, prefix: str = DENOISER_PREFIX) -> bool:
     """A UNet with text attention and `proj_in` as a convolution, without a label embedding."""
-    first = _shape(tensors, DENOISER_PREFIX + "input_blocks.0.0.weight")
+    first = _shape(tensors, prefix + "input_blocks.0.0.weight")
     return (
         len(first) == 4
         and first[1] == 4
-        and DENOISER_PREFIX + "label_emb.0.0.weight" not in tensors
-        and _proj_in_dims(tensors) == {4}
+        and prefix + "label_emb.0.0.weight" not in tensors
+        and _proj_in_dims(tensors, prefix) == {4}
     )
 
 
@@ -113,12 +190,19 @@ def _explain_unknown(tensors: Tensors) -> str:
     return "this is a checkpoint of no known family"
 
 
-def _proj_in_dims(tensors: Tensors) -> set[int]:
+def _explain_unknown_part(tensors: Tensors) -> str:
+    for marker, kind in _NO_CONTROLNETS.items():
+        if marker in tensors:
+            return f"this is {kind}, which isn't supported yet"
+    return "this is a model of no known kind"
+
+
+def _proj_in_dims(tensors: Tensors, prefix: str = DENOISER_PREFIX) -> set[int]:
     """Dimensions of the UNet's `proj_in` weights: 4 where they are convolutions, 2 if linear."""
     return {
         len(info.shape)
         for name, info in tensors.items()
-        if name.startswith(DENOISER_PREFIX) and name.endswith(".proj_in.weight")
+        if name.startswith(prefix) and name.endswith(".proj_in.weight")
     }
 
 

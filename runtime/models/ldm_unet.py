@@ -30,6 +30,20 @@ _RESNET: Final = {
 
 def unet_config(weights: Weights) -> dict[str, Any]:
     """Arguments of `UNet2DConditionModel`. Raises: ModelFileProblem: the shapes make no UNet."""
+    config = encoder_config(weights)
+    down = config["down_block_types"]
+    return {
+        **config,
+        "out_channels": weights.shape("out.2.weight", 4)[0],
+        "up_block_types": tuple(name.replace("Down", "Up") for name in reversed(down)),
+    }
+
+
+def encoder_config(weights: Weights) -> dict[str, Any]:
+    """Those of them that the encoder half and the middle block decide: a ControlNet has no more.
+
+    Raises: ModelFileProblem: the shapes make no UNet.
+    """
     widths, depths, resnets = _levels(weights)
     middle = weights.count(r"middle_block\.1\.transformer_blocks\.(\d+)\.")
     per_level = [max(depth, 1) for depth in depths]
@@ -38,11 +52,9 @@ def unet_config(weights: Weights) -> dict[str, Any]:
     down = tuple("CrossAttnDownBlock2D" if depth else "DownBlock2D" for depth in depths)
     return {
         "in_channels": weights.shape("input_blocks.0.0.weight", 4)[1],
-        "out_channels": weights.shape("out.2.weight", 4)[0],
         "block_out_channels": tuple(widths),
         "layers_per_block": resnets,
         "down_block_types": down,
-        "up_block_types": tuple(name.replace("Down", "Up") for name in reversed(down)),
         "transformer_layers_per_block": tuple(per_level),
         "cross_attention_dim": context_width(weights),
         "attention_head_dim": 8,  # the number of heads, in spite of its name

@@ -10,14 +10,13 @@ from ...graph_import.model import Model
 def build(ref: ModelRef) -> Model:
     """The model for a handle, not loaded yet.
 
-    Raises: ModelFileProblem: no such family or role, or patches or options that it can't apply.
+    Its patches are put on and its options set by whoever loads it (`executor/model_cache.py`).
+    Raises: ModelFileProblem: no such family or role.
     """
-    makers = {"sd15": _sd15}
+    makers = {"sd15": _sd15, "upscaler": _upscaler}
     maker = makers.get(ref.key.family)
     if maker is None:
         raise ModelFileProblem(f"{ref.key.label()}: the family {ref.key.family} is unknown")
-    if ref.patches or ref.options:
-        raise ModelFileProblem(f"{ref.key.label()}: patches and options can't be applied yet")
     return maker(ref)
 
 
@@ -31,12 +30,22 @@ def _sd15(ref: ModelRef) -> Model:
             from .sd15.text_encoder import TextEncoder
 
             return TextEncoder(ref)
+        case Role.CONTROLNET:
+            from .sd15.controlnet import ControlNet
+
+            return ControlNet(ref)
         case Role.VAE:
             from .sd15.vae import Vae
 
             return Vae(ref)
         case _:
             raise ModelFileProblem(f"{ref.key.label()}: {ref.key.family} has no {ref.key.role}")
+
+
+def _upscaler(ref: ModelRef) -> Model:
+    from .upscaler import Upscaler
+
+    return Upscaler(ref)
 
 
 def import_libraries() -> None:
@@ -49,6 +58,7 @@ def import_libraries() -> None:
 
     for library, name in (
         (diffusers, "UNet2DConditionModel"),
+        (diffusers, "ControlNetModel"),
         (diffusers, "AutoencoderKL"),
         (transformers, "CLIPTextModelWithProjection"),
     ):

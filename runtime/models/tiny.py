@@ -67,8 +67,6 @@ SLOW: Final = Sd15Size(
 
 def write_tiny_sd15(path: Path, *, seed: int = 0, size: Sd15Size = TINY) -> None:
     """Write a checkpoint to `path`, whole or not at all."""
-    from safetensors.numpy import save_file
-
     spec = Spec()
     for prefix, part in (
         (DENOISER_PREFIX, unet_spec(size.unet)),
@@ -76,6 +74,13 @@ def write_tiny_sd15(path: Path, *, seed: int = 0, size: Sd15Size = TINY) -> None
         (SD15_TEXT_PREFIX, text_spec(size.text)),
     ):
         spec.update({prefix + name: entry for name, entry in part.items()})
+    write_spec(path, spec, seed)
+
+
+def write_spec(path: Path, spec: Spec, seed: int) -> None:
+    """Write a file of random weights to `path`, whole or not at all."""
+    from safetensors.numpy import save_file
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     os.close(handle)

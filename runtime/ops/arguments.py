@@ -29,6 +29,26 @@ def argument(call: OpCall, name: str, kind: type[T]) -> T:
     return value
 
 
+def number(call: OpCall, name: str) -> float:
+    """The FLOAT `name`; a whole number will do. Raises: NodeFailed."""
+    value = call.args.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return argument(call, name, float)
+
+
+def mask_argument(call: OpCall, name: str) -> torch.Tensor:
+    """A MASK, float32 [B, H, W]; a single [H, W] gets its B. Raises: NodeFailed."""
+    mask = argument(call, name, torch.Tensor)
+    mask = mask.unsqueeze(0) if mask.dim() == 2 else mask
+    if mask.dim() != 3 or 0 in mask.shape:
+        raise NodeFailed(
+            f"input {name} must be masks [B, H, W], not a tensor of shape {list(mask.shape)}",
+            input=name,
+        )
+    return mask
+
+
 def image_argument(call: OpCall, name: str) -> torch.Tensor:
     """An IMAGE, float32 [B, H, W, C] with 1, 3 or 4 channels. Raises: NodeFailed."""
     image = argument(call, name, torch.Tensor)

@@ -19,7 +19,7 @@ def vae_decode(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     results = []
     for call in calls:
         samples = argument(call, "samples", Latent).samples
-        images = _one_by_one(context, model, "samples", samples, "image")
+        images = one_by_one(context, model, "samples", samples, "image")
         results.append(OpResult(outputs=(images,)))
     return results
 
@@ -30,12 +30,12 @@ def vae_encode(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     results = []
     for call in calls:
         pixels = image_argument(call, "pixels")
-        samples = _one_by_one(context, model, "pixels", pixels, "latent")
+        samples = one_by_one(context, model, "pixels", pixels, "latent")
         results.append(OpResult(outputs=(Latent(samples=samples),)))
     return results
 
 
-def _one_by_one(
+def one_by_one(
     context: OpContext, model: Model, given: str, batch: torch.Tensor, wanted: str
 ) -> torch.Tensor:
     """Run a batch picture by picture, so that it can be cancelled between two."""

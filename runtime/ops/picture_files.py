@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
 
+from ..errors import NodeFailed
 from ..models.weight_files import problem
 
 MAX_PIXELS: Final = 178_956_970  # of all frames; Pillow's own limit, 2.1 GB as float32
@@ -18,6 +20,7 @@ MAX_PIXELS: Final = 178_956_970  # of all frames; Pillow's own limit, 2.1 GB as 
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "TGA", "ICO", "AVIF")
 MAX_FRAMES: Final = 10_000  # each has a mask, however small it is
 NO_ALPHA_SIDE: Final = 64
+CHANNELS: Final = {"red": "R", "green": "G", "blue": "B", "alpha": "A"}
 
 
 def read_picture(
@@ -30,12 +33,36 @@ def read_picture(
 
     Raises: ModelFileProblem: no picture of a known format, damaged, or too large.
     """
+    with _opened(path) as picture:
+        return _read_frames(path, picture, check_cancelled)
+
+
+def read_mask(path: Path, channel: str) -> torch.Tensor:
+    """MASK float32 [1, H, W]: one channel of the first frame, `red`, `green`, `blue` or `alpha`.
+
+    Alpha is inverted: 1 where the picture is transparent, 0 everywhere in a picture without it.
+
+    Raises: ModelFileProblem, as `read_picture`. NodeFailed: no such channel.
+    """
+    if channel not in CHANNELS:
+        raise NodeFailed(f"a picture has no channel {channel!r}", input="channel")
+    with _opened(path) as picture:
+        if picture.width * picture.height > MAX_PIXELS:
+            raise problem(path, f"the picture has more than {MAX_PIXELS} pixels")
+        whole = ImageOps.exif_transpose(picture).convert("RGBA")
+    mask = _pixels(whole.getchannel(CHANNELS[channel]))[None]
+    return 1.0 - mask if channel == "alpha" else mask
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """A picture to be decoded; what goes wrong with the file becomes ModelFileProblem."""
     try:
         with warnings.catch_warnings():
             # Pillow warns at half of the limit that it raises at.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(path, formats=FORMATS) as picture:
-                return _read_frames(path, picture, check_cancelled)
+                yield picture
     except Image.DecompressionBombError as error:
         raise problem(path, f"the picture has more than {MAX_PIXELS} pixels") from error
     except UnidentifiedImageError as error:

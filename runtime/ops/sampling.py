@@ -7,22 +7,22 @@ they share the model's forward alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import torch
 
-from ...graph_import.families import Family, family
-from ...graph_import.sampling.base import Evaluation, Sampler, SamplerState
-from ...graph_import.sampling.samplers import sampler
+from ...graph_import.sampling.base import SamplerState
 from ..errors import NodeFailed
-from ..sampling.guidance import GuidedRow, guide
-from ..sampling.latent_format import from_denoiser_space, noised_start
+from ..sampling.guidance import guide
+from ..sampling.latent_format import from_denoiser_space, noised_start, to_denoiser_space
 from ..sampling.noise import NoiseStream, initial_noise, sampler_generator
+from ..sampling.noise_mask import latent_mask, masked_estimate
 from ..sampling.preview import PREVIEW_METHODS, preview_jpeg
-from ..values import Conditioning, Latent, SamplingRun
+from ..values import KeptPicture, Latent, SamplingRun
 from .arguments import argument, loaded
 from .base import OpCall, OpContext, OpResult
+from .turns import Turn, family_argument, sigmas_argument, turn_of
 
 LATENT_PIXELS: Final = 8  # pixels along one side of a latent
 EMPTY_LATENT_CHANNELS: Final = 4
@@ -56,34 +56,38 @@ def _zeros(call: OpCall) -> Latent:
 
 
 def sample_begin(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
-    """Put noise on `latent` as `seed` and the first of `sigmas` say: the state of the run."""
+    """The state of a run: `latent` under noise as `seed` and the first of `sigmas` say.
+
+    Without `add_noise` it starts from the latent as it is: one that has noise left in it.
+    """
     return [OpResult(outputs=(_begin(call),)) for call in calls]
 
 
 def _begin(call: OpCall) -> SamplingRun:
-    samples = argument(call, "latent", Latent).samples
-    model_family, sigmas, seed = _family(call), _sigmas(call), argument(call, "seed", int)
+    latent = argument(call, "latent", Latent)
+    samples = latent.samples
+    model_family, sigmas = family_argument(call), sigmas_argument(call)
+    seed = argument(call, "seed", int)
     if samples.ndim != 4 or samples.shape[1] != model_family.latent_channels:
         raise NodeFailed(
             f"{model_family.name} samples latents [batch, {model_family.latent_channels}, height, "
             f"width], but the input latent is {list(samples.shape)}",
             node_id=call.node_id,
         )
-    noise = initial_noise(samples.shape, seed).to(samples.device)
-    x = noised_start(samples, noise, sigmas, model_family)
-    return SamplingRun(state=SamplerState(x=x), generator=sampler_generator(seed))
-
-
-@dataclass(slots=True, frozen=True)
-class _Turn:
-    """A `denoise` call taken apart."""
-
-    call: OpCall
-    run: SamplingRun
-    sampler: Sampler
-    sigmas: tuple[float, ...]
-    evaluation: Evaluation
-    row: GuidedRow
+    if argument(call, "add_noise", bool):
+        noise = initial_noise(samples.shape, seed, latent.batch_index).to(samples.device)
+    else:
+        noise = torch.zeros_like(samples, dtype=torch.float32)
+    latents = to_denoiser_space(samples.to(torch.float32), model_family)
+    kept = None
+    if latent.noise_mask is not None:
+        mask = latent_mask(latent.noise_mask, latents)
+        kept = KeptPicture(mask=mask, latents=latents, noise=noise)
+    return SamplingRun(
+        state=SamplerState(x=noised_start(latents, noise, sigmas, model_family)),
+        generator=sampler_generator(seed),
+        kept=kept,
+    )
 
 
 def denoise(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
@@ -92,7 +96,7 @@ def denoise(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     In strict mode every call is a batch of its own.
     """
     model = loaded(ctx)
-    turns = [_turn(call) for call in calls]
+    turns = [turn_of(call) for call in calls]
     groups = [[turn] for turn in turns] if ctx.is_strict else [turns]
     results: list[OpResult] = []
     for group in groups:
@@ -105,58 +109,24 @@ def denoise(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     return results
 
 
-def _turn(call: OpCall) -> _Turn:
-    run, sigmas = argument(call, "state", SamplingRun), _sigmas(call)
-    named = sampler(argument(call, "sampler", str))
-    evaluation = named.plan(sigmas)[argument(call, "evaluation", int)]
-    x = run.state.x if run.state.x_eval is None else run.state.x_eval
-    row = GuidedRow(
-        x=x,
-        sigma=evaluation.sigma,
-        positive=argument(call, "positive", Conditioning),
-        negative=argument(call, "negative", Conditioning),
-        cfg_scale=_number(call, "cfg"),
-    )
-    return _Turn(call=call, run=run, sampler=named, sigmas=sigmas, evaluation=evaluation, row=row)
-
-
-def _advance(turn: _Turn, estimate: torch.Tensor, preview_size: int) -> OpResult:
+def _advance(turn: Turn, estimate: torch.Tensor, preview_size: int) -> OpResult:
     noise = NoiseStream(turn.run.generator)
+    estimate = masked_estimate(turn.run, estimate)
     state = turn.sampler.update(turn.run.state, estimate, turn.evaluation, turn.sigmas, noise)
     preview = None
     if turn.call.hidden.get("preview_method") in PREVIEW_METHODS:
-        preview = preview_jpeg(estimate, _family(turn.call), preview_size)
-    return OpResult(outputs=(SamplingRun(state=state, generator=noise.state()),), preview=preview)
+        preview = preview_jpeg(estimate, family_argument(turn.call), preview_size)
+    run = SamplingRun(state=state, generator=noise.state(), kept=turn.run.kept)
+    return OpResult(outputs=(run,), preview=preview)
 
 
 def sample_end(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
-    """The run's latents as LATENT sockets carry them: unscaled."""
-    return [
-        OpResult(
-            outputs=(
-                Latent(
-                    samples=from_denoiser_space(
-                        argument(call, "state", SamplingRun).state.x, _family(call)
-                    )
-                ),
-            )
-        )
-        for call in calls
-    ]
+    """The run's latents as LATENT sockets carry them: `latent` with its samples replaced."""
+    return [OpResult(outputs=(_end(call),)) for call in calls]
 
 
-def _number(call: OpCall, name: str) -> float:
-    value = call.args.get(name)
-    return float(value) if isinstance(value, int) else argument(call, name, float)
-
-
-def _family(call: OpCall) -> Family:
-    return family(argument(call, "family", str))
-
-
-def _sigmas(call: OpCall) -> tuple[float, ...]:
-    """The falling sigmas of the run; a list where the params came over the wire."""
-    sigmas = call.args.get("sigmas")
-    if not isinstance(sigmas, tuple | list):
-        raise NodeFailed("input 'sigmas' must be a sequence of floats", node_id=call.node_id)
-    return tuple(float(sigma) for sigma in sigmas)
+def _end(call: OpCall) -> Latent:
+    x = argument(call, "state", SamplingRun).state.x
+    return msgspec.structs.replace(
+        argument(call, "latent", Latent), samples=from_denoiser_space(x, family_argument(call))
+    )

@@ -14,7 +14,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -90,6 +90,15 @@ def save_once(
 def forget_request(saves: Path, request_id: RequestId) -> None:
     """Drop the ledgers of a request that has ended and will not be retried."""
     shutil.rmtree(_request_folder(saves, request_id), ignore_errors=True)
+
+
+def forget_others(saves: Path, request_ids: Iterable[RequestId]) -> None:
+    """Drop the ledgers of all requests but these; for the start, when nothing runs."""
+    kept = {_request_folder(saves, request_id) for request_id in request_ids}
+    if saves.is_dir():
+        for folder in saves.iterdir():
+            if folder not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _publish(save: Save, ledger: Ledger, folder: Path, encode: Callable[[], bytes]) -> Ledger:

@@ -1,1 +1,1 @@
-"""Sampling on tensors: noise, latent formats, guidance, previews, weighted text."""
+"""Sampling on tensors: noise, latent formats, guidance, areas, masks, previews, weights."""

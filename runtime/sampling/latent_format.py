@@ -20,13 +20,12 @@ def from_denoiser_space(x: torch.Tensor, family: Family) -> torch.Tensor:
 
 
 def noised_start(
-    samples: torch.Tensor, noise: torch.Tensor, sigmas: tuple[float, ...], family: Family
+    latents: torch.Tensor, noise: torch.Tensor, sigmas: tuple[float, ...], family: Family
 ) -> torch.Tensor:
-    """The x of the first evaluation: unscaled latents under noise of the first sigma.
+    """The x of the first evaluation: scaled latents under noise of the first sigma.
 
-    Without sigmas there is nothing to do, and x is the scaled latents.
+    Without sigmas there is nothing to do, and x is the latents.
     """
-    latents = to_denoiser_space(samples.to(torch.float32), family)
     if not sigmas:
         return latents
     noised: torch.Tensor = family.model_sampling.noised(latents, noise, sigmas[0])

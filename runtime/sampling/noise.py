@@ -10,12 +10,31 @@ from typing import Final
 
 import torch
 
+from ..errors import NodeFailed
+
 SEED_RANGE: Final = 2**64
 
 
-def initial_noise(shape: torch.Size | tuple[int, ...], seed: int) -> torch.Tensor:
-    """Standard normal float32 noise of a whole batch, on the CPU; `seed` is 0 to 2^64 - 1."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
+def initial_noise(
+    shape: torch.Size | tuple[int, ...], seed: int, batch_index: tuple[int, ...] | None = None
+) -> torch.Tensor:
+    """Standard normal float32 noise of a whole batch, on the CPU; `seed` is 0 to 2^64 - 1.
+
+    With a `batch_index`, item i gets the noise that is drawn as number batch_index[i], one item
+    after another. Raises: NodeFailed: it isn't one number for each item.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    if batch_index is None:
+        return torch.randn(shape, generator=generator, dtype=torch.float32)
+    if len(batch_index) != shape[0] or min(batch_index) < 0:
+        raise NodeFailed(f"{shape[0]} latents can't have the noises {list(batch_index)}")
+    wanted = frozenset(batch_index)
+    drawn: dict[int, torch.Tensor] = {}
+    for number in range(max(wanted) + 1):
+        item = torch.randn((1, *shape[1:]), generator=generator, dtype=torch.float32)
+        if number in wanted:
+            drawn[number] = item
+    return torch.cat([drawn[number] for number in batch_index])
 
 
 def sampler_generator(seed: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ import msgspec
 from ...graph_import.handles import Scalar
 from ...graph_import.ir import NodeId
 from ..ids import BatchId, ExecutorId, RequestId
-from ..protocol import ErrorReport, RunBatch, TensorKey
+from ..protocol import AwaitedValue, ErrorReport, RunBatch, TensorKey, ValueRef
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
@@ -22,6 +22,15 @@ class SendBatch(Action, frozen=True, kw_only=True):
     executor: ExecutorId
     batch: RunBatch
     hidden: tuple[tuple[str, ...], ...]  # per call, the names that its node wants
+
+
+class Provide(Action, frozen=True, kw_only=True):
+    """Tell the executor a value that a batch of its awaits."""
+
+    executor: ExecutorId
+    batch_id: BatchId
+    awaited: AwaitedValue
+    value: ValueRef
 
 
 class CancelSent(Action, frozen=True, kw_only=True):
@@ -102,6 +111,7 @@ class RequestEnded(Action, frozen=True, kw_only=True):
 
 AnyAction = (
     SendBatch
+    | Provide
     | CancelSent
     | Release
     | Drop

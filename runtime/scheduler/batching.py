@@ -20,6 +20,27 @@ from .node_state import NodeState
 _order = attrgetter("order")
 
 
+@dataclass(slots=True)
+class Passes:
+    """How many batches went before a group's head, though they come later in order, and how long.
+
+    See `switching.py`.
+    """
+
+    _head: NodeState | None = None
+    _num_batches: int = 0
+    _seconds_s: float = 0.0
+
+    def of(self, head: NodeState) -> tuple[int, float]:
+        """Batches and estimated seconds before this head; none before another one."""
+        return (self._num_batches, self._seconds_s) if head is self._head else (0, 0.0)
+
+    def add(self, head: NodeState, seconds_s: float) -> None:
+        """Another batch goes before it."""
+        num_batches, before_s = self.of(head)
+        self._head, self._num_batches, self._seconds_s = head, num_batches + 1, before_s + seconds_s
+
+
 @dataclass(slots=True, eq=False)
 class ReadyGroup:
     """Ready nodes of one op and one model, in scheduler order; never empty inside the queue."""
@@ -27,12 +48,18 @@ class ReadyGroup:
     op: str
     model: ModelRef | None
     nodes: list[NodeState] = field(default_factory=list)
+    passes: Passes = field(default_factory=Passes)
 
 
 @dataclass(slots=True)
 class ReadyQueue:
-    """All ready nodes. Adding and removing cost O(log n) comparisons."""
+    """All ready nodes. Adding and removing cost O(log n) comparisons.
 
+    Args:
+        with_deferred: those of them that have deferred inputs.
+    """
+
+    with_deferred: dict[NodeState, None] = field(default_factory=dict)
     _groups: dict[tuple[str, ModelRef | None], ReadyGroup] = field(default_factory=dict)
 
     def add(self, state: NodeState) -> None:
@@ -42,6 +69,8 @@ class ReadyQueue:
         if group is None:
             group = self._groups[key] = ReadyGroup(*key)
         insort(group.nodes, state, key=_order)
+        if state.deferred:
+            self.with_deferred[state] = None
 
     def remove(self, state: NodeState) -> None:
         """A node is not ready any more. Raises: KeyError, ValueError: it wasn't."""
@@ -53,6 +82,7 @@ class ReadyQueue:
         del group.nodes[index]
         if not group.nodes:
             del self._groups[key]
+        self.with_deferred.pop(state, None)
 
     def groups(self) -> Iterable[ReadyGroup]:
         """The groups, in no order that means anything."""

@@ -7,7 +7,13 @@ import msgspec
 from ...graph_import.handles import ModelKey
 from ...graph_import.ir import Graph, NodeId
 from ..ids import BatchId, ExecutorId, RequestId
-from ..protocol import CallResult, ErrorReport, ModelLoaded
+from ..protocol import (
+    CallResult,
+    ErrorReport,
+    ModelLoaded,
+    PatchCoverage,
+    PatchesSwitched,
+)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
@@ -68,6 +74,9 @@ class BatchReported(Event, frozen=True, kw_only=True):
     resident: tuple[ModelKey, ...]
     loaded: tuple[ModelLoaded, ...]
     run_s: float
+    waited_s: float = 0.0
+    switched: tuple[PatchesSwitched, ...] = ()
+    coverage: tuple[PatchCoverage, ...] = ()
 
 
 class ModelsDropped(Event, frozen=True, kw_only=True):

@@ -6,27 +6,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..ids import BatchId, ExecutorId
-from .node_state import NodeState
+from .node_state import NodeState, ValueId
 from .tensors import HeldValue
 
 
 @dataclass(slots=True, eq=False)
 class RunningCall:
-    """A node that was sent, and the very values that were sent with it."""
+    """A node that was sent, the very values that it was sent, and those that it still waits for."""
 
     state: NodeState
-    inputs: tuple[HeldValue, ...]
+    inputs: dict[ValueId, HeldValue]
+    awaited: list[ValueId]
 
 
 @dataclass(slots=True, eq=False)
 class RunningBatch:
-    """What an executor was sent and has not reported."""
+    """What an executor was sent and has not reported.
+
+    Args:
+        is_orphaned: it was cancelled because a value that it waits for is not coming.
+    """
 
     batch_id: BatchId
     op: str
     calls: tuple[RunningCall, ...]
     due_s: float  # when it should be reported, by the profiles
     is_cancelled: bool = False
+    is_orphaned: bool = False
 
 
 @dataclass(slots=True, eq=False)

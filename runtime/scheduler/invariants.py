@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from ..errors import InvariantBroken
 from ..protocol import TensorKey
+from .executors import ExecutorSlot, RunningCall
 from .node_state import NodeState, NodeStatus, ValueId
 from .request_state import RequestState
 from .scheduler import Scheduler
@@ -45,7 +46,7 @@ def _check_nodes(request: RequestState) -> None:
         _require((node_id in request.running) == is_running, f"{rule}: list of running", request)
         if state.status in (NodeStatus.WAITING, NodeStatus.READY):
             _require(request.ending is None, f"{rule} in a request that is ending", request)
-            missing = sum(value_id not in request.values for value_id in state.inputs)
+            missing = sum(not request.is_coming(state, value_id) for value_id in state.inputs)
             _require(missing == state.num_missing, f"{rule}: count of missing inputs", request)
             is_ready = state.status is NodeStatus.READY
             _require(is_ready == (missing == 0), f"{rule} and misses {missing} inputs", request)
@@ -99,20 +100,36 @@ def _check_batches(scheduler: Scheduler) -> None:
     sent = Counter(call.state for _, call in calls)
     running = [s for request in scheduler.requests.values() for s in request.running.values()]
     _require(sent == Counter(running), "running nodes and sent calls differ")
-    uses = Counter(value for _, call in calls for value in call.inputs)
+    uses = Counter(value for _, call in calls for value in call.inputs.values())
     for value, num_running in uses.items():
         _require(value.num_running == num_running, f"running readers of {value.ref}")
     for slot, call in calls:
         request = call.state.request
         _require(call.state.executor == slot.executor, "a node runs elsewhere", request)
-        for value in call.inputs:
+        _check_awaited(slot, call)
+        for value in call.inputs.values():
             holds = value.holders.get(slot.executor) == slot.incarnation
             _require(holds, f"{slot.executor} was sent a value and is no holder", request)
     for slot in scheduler.executors:
         if slot.running is not None:
             is_unwanted = all(c.state.request.ending is not None for c in slot.running.calls)
-            _require(slot.running.is_cancelled == is_unwanted, "a batch that nobody wants runs on")
+            is_over = is_unwanted or slot.running.is_orphaned
+            _require(slot.running.is_cancelled == is_over, "a batch that nobody wants runs on")
     _check_tensors(scheduler, list(uses))
+
+
+def _check_awaited(slot: ExecutorSlot, call: RunningCall) -> None:
+    """A call has all its inputs but deferred ones that another executor makes at this moment."""
+    request = call.state.request
+    known = sorted([*call.inputs, *call.awaited])
+    _require(known == sorted(call.state.inputs), "a call lacks an input", request)
+    assert slot.running is not None
+    for value_id in () if slot.running.is_cancelled else call.awaited:
+        rule = f"{call.state.node.id} waits for {value_id}"
+        maker = request.nodes[value_id[0]]
+        _require(value_id in call.state.deferred, f"{rule} and reads it eagerly", request)
+        _require(maker.status is NodeStatus.RUNNING, f"{rule}, which nobody makes", request)
+        _require(maker.executor != slot.executor, f"{rule}, which is made behind it", request)
 
 
 def _check_tensors(scheduler: Scheduler, in_use: list[HeldValue]) -> None:

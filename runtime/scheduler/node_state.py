@@ -30,7 +30,7 @@ class NodeStatus(StrEnum):
 
 
 NODE_TRANSITIONS: Final[Mapping[tuple[NodeStatus, NodeStatus], str]] = {
-    (NodeStatus.WAITING, NodeStatus.READY): "every input is there",
+    (NodeStatus.WAITING, NodeStatus.READY): "every input is there, or deferred and on its way",
     (NodeStatus.READY, NodeStatus.WAITING): "an input was lost",
     (NodeStatus.READY, NodeStatus.RUNNING): "sent in a batch",
     (NodeStatus.RUNNING, NodeStatus.DONE): "reported",
@@ -49,7 +49,9 @@ class NodeState:
 
     Args:
         inputs: the values that it reads, each once.
-        num_missing: how many of them are not there; kept up to date while waiting or ready.
+        deferred: those that it reads over deferred edges alone: it may start while they are made.
+        num_missing: how many inputs are neither there nor deferred and on their way; kept up to
+            date while waiting or ready.
         executor: where it runs or ran last.
         num_deaths: executors that died while running it.
         num_lost: runs that came to nothing because inputs could not be fetched.
@@ -60,6 +62,7 @@ class NodeState:
     request: RequestState
     profile: CallProfile
     inputs: tuple[ValueId, ...]
+    deferred: frozenset[ValueId] = frozenset()
     status: NodeStatus = NodeStatus.WAITING
     num_missing: int = 0
     executor: ExecutorId | None = None

@@ -1,8 +1,9 @@
-"""Which executor a group's next nodes go to: fetch + load + infer on each, and waiting counts too.
+"""Which executor a group's next nodes go to: fetch + load + switch + infer, and waiting counts too.
 
 For a node, an executor's score is the time until the node would be done there: what the executor
 still has to do, then fetching inputs that it doesn't hold, then loading the model if it isn't
-there. Running the call costs the same everywhere and is left out.
+there, or switching its patches if they are others. Running the call costs the same everywhere and
+is left out.
 
 Two rules keep it work-conserving. An idle executor that has the model (or a node that needs none)
 is used at once, whatever the profiles say. And waiting is only for an executor that is busy and has
@@ -22,6 +23,7 @@ from .executors import Executors, ExecutorSlot
 from .node_state import NodeState
 from .profiles import Profiles
 from .replicas import Replicas
+from .switching import PatchTurns
 from .tensors import HeldValue
 
 FETCH_BYTES_PER_S: Final = 1e9
@@ -29,9 +31,10 @@ FETCH_START_S: Final = 0.001  # per value
 
 
 def fetch_s(state: NodeState, slot: ExecutorSlot) -> float:
-    """Estimated seconds to bring a ready node's inputs to an executor."""
+    """Estimated seconds to bring what is there of a node's inputs to an executor."""
     values = state.request.values
-    return sum(_fetch_value_s(values[value_id], slot) for value_id in state.inputs)
+    there = (values[value_id] for value_id in state.inputs if value_id in values)
+    return sum(_fetch_value_s(value, slot) for value in there)
 
 
 def _fetch_value_s(value: HeldValue, slot: ExecutorSlot) -> float:
@@ -42,11 +45,12 @@ def _fetch_value_s(value: HeldValue, slot: ExecutorSlot) -> float:
 
 @dataclass(slots=True)
 class Placer:
-    """Decides for one group of ready nodes at a time; changes nothing."""
+    """Decides for one group of ready nodes at a time."""
 
     executors: Executors
     replicas: Replicas
     profiles: Profiles
+    turns: PatchTurns
     max_batch: int
 
     def place(
@@ -57,6 +61,14 @@ class Placer:
         `idle` is not empty. In strict mode a batch is one call (`max_batch` is 1) and may go
         anywhere: results are the same wherever it runs.
         """
+        placed = self._place(group, idle, now_s)
+        if placed is not None:
+            self.turns.note(group, placed[1])
+        return placed
+
+    def _place(
+        self, group: ReadyGroup, idle: Sequence[ExecutorSlot], now_s: float
+    ) -> tuple[ExecutorSlot, list[NodeState]] | None:
         if group.model is None:
             return self._to_nearest(group, idle)
         key = group.model.key
@@ -76,18 +88,31 @@ class Placer:
     def _to_nearest(
         self, group: ReadyGroup, standing_by: Sequence[ExecutorSlot]
     ) -> tuple[ExecutorSlot, list[NodeState]]:
-        """Start at once where the head's inputs are soonest: nothing needs to be loaded."""
-        head = group.nodes[0]
-        slot = min(standing_by, key=lambda slot: fetch_s(head, slot))
-        return slot, self._gather(group, 0, slot, len(standing_by))
+        """Start at once where the head's inputs and patches are soonest: nothing must be loaded.
+
+        Executors whose patches others want don't count among those that share the group's nodes.
+        """
+        head, model = group.nodes[0], group.model
+        if model is None:
+            slot = min(standing_by, key=lambda slot: fetch_s(head, slot))
+            return slot, self._gather(group, 0, slot, len(standing_by))
+        slot = min(
+            standing_by, key=lambda slot: fetch_s(head, slot) + self.turns.switch_s(model, slot)
+        )
+        num_free = sum(not self.turns.is_wanted(model, slot) for slot in standing_by)
+        return slot, self._gather(group, 0, slot, num_free)
 
     def duration_s(
         self, group: ReadyGroup, states: Sequence[NodeState], slot: ExecutorSlot
     ) -> float:
         """Estimated seconds until a batch of ready nodes is done on an executor."""
         duration_s = sum(fetch_s(state, slot) + state.profile.seconds_s for state in states)
-        if group.model is not None and not self.replicas.has(slot.executor, group.model.key):
-            duration_s += self.profiles.load(group.model.key).seconds_s
+        if group.model is not None:
+            key = group.model.key
+            if not self.replicas.has(slot.executor, key):
+                duration_s += self.profiles.load(key).seconds_s
+            if self.replicas.patches(slot.executor, key) != group.model.patches:
+                duration_s += self.profiles.switch(key).seconds_s
         return duration_s
 
     def _first_to_load(self, group: ReadyGroup, key: ModelKey, now_s: float) -> int | None:

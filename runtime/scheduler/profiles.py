@@ -1,4 +1,7 @@
-"""Measured seconds: to load a model, to run one call of an op. Guesses until measured."""
+"""Measured seconds: to load a model, to switch its patches, to run one call of an op.
+
+Guesses until measured.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from ...graph_import.handles import ModelKey
 WEIGHT_OF_NEWEST: Final = 0.3  # of the moving average
 READ_BYTES_PER_S: Final = 1e9
 LOAD_START_S: Final = 0.05
+GUESSED_SWITCH_S: Final = 0.1
 GUESSED_CALL_S: Final = {"text_encode": 0.05, "denoise": 0.2, "vae_decode": 0.3, "vae_encode": 0.3}
 GUESSED_OTHER_CALL_S: Final = 0.01  # ops without weights
 
@@ -40,6 +44,7 @@ class Profiles:
     """What things cost, by model key."""
 
     _loads: dict[ModelKey, Estimate] = field(default_factory=dict)
+    _switches: dict[ModelKey, Estimate] = field(default_factory=dict)
     _calls: dict[tuple[str, ModelKey | None], CallProfile] = field(default_factory=dict)
 
     def load(self, key: ModelKey) -> Estimate:
@@ -48,6 +53,12 @@ class Profiles:
             guess_s = LOAD_START_S + key.file.size_bytes / READ_BYTES_PER_S
             self._loads[key] = Estimate(guess_s)
         return self._loads[key]
+
+    def switch(self, key: ModelKey) -> Estimate:
+        """Of taking a loaded model's patches off and putting others on."""
+        if key not in self._switches:
+            self._switches[key] = Estimate(GUESSED_SWITCH_S)
+        return self._switches[key]
 
     def call(self, op: str, key: ModelKey | None) -> CallProfile:
         """Of one call of `op` with the model `key`; equal arguments give the same object."""
@@ -72,6 +83,10 @@ class OpenWork:
         """One call was made."""
         self.num_calls -= 1
         self._counts[profile] -= 1
+
+    def count(self, profile: CallProfile) -> int:
+        """How many calls of this kind are left."""
+        return self._counts.get(profile, 0)
 
     @property
     def seconds_s(self) -> float:

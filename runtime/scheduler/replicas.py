@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ...graph_import.handles import ModelKey
+from ...graph_import.handles import ModelKey, Patch
 from ..ids import ExecutorId
+from ..protocol import PatchesSwitched
 
 
 class ReplicaState(StrEnum):
@@ -22,9 +23,10 @@ class ReplicaState(StrEnum):
 
 @dataclass(slots=True)
 class Replicas:
-    """(executor, model key) -> replica state."""
+    """(executor, model key) -> replica state, and the patches that are on it."""
 
     _table: dict[ExecutorId, dict[ModelKey, ReplicaState]] = field(default_factory=dict)
+    _patches: dict[ExecutorId, dict[ModelKey, tuple[Patch, ...]]] = field(default_factory=dict)
 
     def has(self, executor: ExecutorId, key: ModelKey) -> bool:
         """Whether the weights are on the executor, or will be before its batch runs."""
@@ -35,6 +37,10 @@ class Replicas:
         states = self._table.get(executor, {})
         return tuple(key for key, state in states.items() if state is ReplicaState.RESIDENT)
 
+    def patches(self, executor: ExecutorId, key: ModelKey) -> tuple[Patch, ...]:
+        """The patches on an executor's replica when it last reported; none on one that it lacks."""
+        return self._patches.get(executor, {}).get(key, ())
+
     def num_models(self, executor: ExecutorId) -> int:
         """How many models are on an executor or on their way."""
         return len(self._table.get(executor, ()))
@@ -43,10 +49,19 @@ class Replicas:
         """A batch that needs the model goes to the executor."""
         self._table.setdefault(executor, {}).setdefault(key, ReplicaState.LOADING)
 
-    def report(self, executor: ExecutorId, keys: Iterable[ModelKey]) -> None:
-        """The executor's own word replaces all we thought."""
-        self._table[executor] = dict.fromkeys(keys, ReplicaState.RESIDENT)
+    def report(
+        self,
+        executor: ExecutorId,
+        keys: Iterable[ModelKey],
+        switched: Iterable[PatchesSwitched] = (),
+    ) -> None:
+        """The executor's own word replaces all we thought; patches that stay are not repeated."""
+        resident = dict.fromkeys(keys, ReplicaState.RESIDENT)
+        patches = self._patches.get(executor, {}) | {item.key: item.patches for item in switched}
+        self._table[executor] = resident
+        self._patches[executor] = {key: patches[key] for key in resident if key in patches}
 
     def forget(self, executor: ExecutorId) -> None:
         """The executor is gone, or unloads everything."""
         self._table.pop(executor, None)
+        self._patches.pop(executor, None)

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...graph_import.ir import Graph, Node, NodeId
+from ...graph_import.ir import EdgeKind, Graph, Node, NodeId
 from ...graph_import.types import SAMPLER_STATE
 from ..errors import InvariantBroken
 from ..ids import RequestId
 from ..protocol import ErrorReport
 from .actions import Outcome
 from .batching import ReadyQueue
-from .executors import ExecutorSlot
+from .executors import ExecutorSlot, RunningCall
 from .growth import Growth
 from .node_state import NodeState, NodeStatus, ValueId
 from .profiles import OpenWork, Profiles
@@ -96,9 +96,8 @@ class RequestState:
         return new
 
     def _add(self, node: Node, position: int) -> NodeState:
-        # A deferred input is waited for like an eager one: to start before its producer is done, a
-        # node would need an executor that can be told of a value while it runs; none can yet.
         inputs = tuple(dict.fromkeys((edge.source, edge.port) for _, edge in node.inputs))
+        eager = {(e.source, e.port) for _, e in node.inputs if e.kind is EdgeKind.EAGER}
         key = None if node.model is None else node.model.key
         state = NodeState(
             node=node,
@@ -106,6 +105,7 @@ class RequestState:
             request=self,
             profile=self.profiles.call(node.op, key),
             inputs=inputs,
+            deferred=frozenset(inputs) - eager,
         )
         self.nodes[node.id] = state
         self.work.add(state.profile)
@@ -121,16 +121,23 @@ class RequestState:
             state.num_missing = self._count_missing(state)
             self._wake(state)
 
-    def start(self, state: NodeState, slot: ExecutorSlot) -> tuple[HeldValue, ...]:
-        """A ready node goes to an executor with these values."""
+    def start(self, state: NodeState, slot: ExecutorSlot) -> RunningCall:
+        """A ready node goes to an executor with what is there of its inputs.
+
+        What it makes is on its way now: nodes that may start without it become ready.
+        """
         self.ready.remove(state)
         state.move(NodeStatus.RUNNING)
         state.executor = slot.executor
         self.running[state.node.id] = state
-        inputs = tuple(self.values[value_id] for value_id in state.inputs)
-        for value in inputs:
+        there = {v: self.values[v] for v in state.inputs if v in self.values}
+        for value in there.values():
             self.tensors.send(value, slot.executor, slot.incarnation)
-        return inputs
+        for reader in self._expecting(state):
+            if reader.status is NodeStatus.WAITING:
+                reader.num_missing -= 1
+                self._wake(reader)
+        return RunningCall(state, there, [v for v in state.inputs if v not in there])
 
     def finish(self, state: NodeState, outputs: Iterable[HeldValue]) -> None:
         """A running node is done and gave one value per port."""
@@ -154,6 +161,8 @@ class RequestState:
         else:
             state.move(NodeStatus.READY)
             self.ready.add(state)
+        for reader in self._expecting(state):
+            self._miss(reader)
 
     def reopen(self, state: NodeState) -> None:
         """A done node must run again; it is settled once all such nodes are reopened."""
@@ -169,11 +178,8 @@ class RequestState:
         """A value that is there can't be had any more."""
         self.tensors.retire(self.values.pop(value_id))
         for state in self.readers.get(value_id, ()):
-            if state.status is NodeStatus.READY:
-                self.ready.remove(state)
-                state.move(NodeStatus.WAITING)
-            if state.status is NodeStatus.WAITING:
-                state.num_missing += 1
+            if not self.is_coming(state, value_id):
+                self._miss(state)
 
     def drop_waiting(self) -> None:
         """The request is over: nothing more is sent, and its values go as running batches end."""
@@ -208,6 +214,22 @@ class RequestState:
                 return min(found, key=lambda state: state.order).node.id
         return None
 
+    def is_coming(self, state: NodeState, value_id: ValueId) -> bool:
+        """Whether an input of a node is there, or deferred and being made."""
+        if value_id in self.values:
+            return True
+        return value_id in state.deferred and self.nodes[value_id[0]].status is NodeStatus.RUNNING
+
+    def deferred_readers(self, state: NodeState) -> list[NodeState]:
+        """The nodes that may start while `state` runs."""
+        found = [
+            reader
+            for port in range(len(state.node.outputs))
+            for reader in self.readers.get((state.node.id, port), ())
+            if (state.node.id, port) in reader.deferred
+        ]
+        return list(dict.fromkeys(found))
+
     def is_wanted(self, value_id: ValueId) -> bool:
         """Whether a value that is there must be kept.
 
@@ -222,7 +244,25 @@ class RequestState:
         return bool(self.growth.pending) and port_type != SAMPLER_STATE
 
     def _count_missing(self, state: NodeState) -> int:
-        return sum(value_id not in self.values for value_id in state.inputs)
+        return sum(not self.is_coming(state, value_id) for value_id in state.inputs)
+
+    def _expecting(self, state: NodeState) -> list[NodeState]:
+        """Deferred readers, once for each value of a node that is not there."""
+        return [
+            reader
+            for port in range(len(state.node.outputs))
+            if (state.node.id, port) not in self.values
+            for reader in self.readers.get((state.node.id, port), ())
+            if (state.node.id, port) in reader.deferred
+        ]
+
+    def _miss(self, state: NodeState) -> None:
+        """One more input of a node that has not started is missing."""
+        if state.status is NodeStatus.READY:
+            self.ready.remove(state)
+            state.move(NodeStatus.WAITING)
+        if state.status is NodeStatus.WAITING:
+            state.num_missing += 1
 
     def _wake(self, state: NodeState) -> None:
         if state.status is NodeStatus.WAITING and not state.num_missing:
@@ -238,7 +278,8 @@ class RequestState:
         value.num_readers = sum(state.status is not NodeStatus.DONE for state in readers)
         self.values[value_id] = value
         for state in readers:
-            if state.status is NodeStatus.WAITING:
+            # A deferred value counted as coming while it was made.
+            if state.status is NodeStatus.WAITING and value_id not in state.deferred:
                 state.num_missing -= 1
                 self._wake(state)
         self._retire_if_unwanted(value_id)

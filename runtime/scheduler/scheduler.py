@@ -19,6 +19,7 @@ from ..ids import ExecutorId, RequestId
 from ..protocol import CallCancelled, CallDone, CallFailed, CallLost, CallResult, ErrorReport
 from .actions import AnyAction, Drop, LowerPending, NodeFinished, NodeReset, Outcome
 from .batching import ReadyQueue
+from .deferred import DeferredInputs
 from .dispatch import Dispatcher
 from .endings import Endings
 from .events import (
@@ -40,6 +41,7 @@ from .profiles import Profiles
 from .recovery import inputs_lost, lose_values, poisoned, reopen_producers, wrong_outputs
 from .replicas import Replicas
 from .request_state import Ending, RequestState
+from .switching import PatchTurns
 from .tensors import TensorBook, discard, hold
 from .views import ExecutorState, NodeView
 
@@ -74,8 +76,12 @@ class Scheduler:
         self._actions: list[AnyAction] = []
         self._endings = Endings(self.requests, self.executors, self._actions)
         max_batch = 1 if config.is_strict else config.max_batch
-        placer = Placer(self.executors, self.replicas, self.profiles, max_batch)
-        self._dispatcher = Dispatcher(self.ready, self.executors, placer, self._actions)
+        turns = PatchTurns(self.ready, self.executors, self.replicas, self.profiles)
+        placer = Placer(self.executors, self.replicas, self.profiles, turns, max_batch)
+        self._deferred = DeferredInputs(self.executors, self._actions)
+        self._dispatcher = Dispatcher(
+            self.ready, self.executors, placer, self._deferred, self._actions
+        )
 
     def on_event(self, event: AnyEvent, now_s: float) -> list[AnyAction]:
         """Take in what happened; returns what is to be done, in order.
@@ -84,6 +90,7 @@ class Scheduler:
         must not be used any more.
         """
         self._take_in(event)
+        self._deferred.cancel_orphans()
         # Memory is freed before a batch asks for more of it.
         self._actions.extend(self.tensors.flush(self.executors.alive()))
         self._dispatcher.dispatch(now_s)
@@ -265,26 +272,32 @@ class Scheduler:
             )
         slot.running = None
         slot.num_loads += len(event.loaded)
-        self.replicas.report(event.executor, event.resident)
+        self.replicas.report(event.executor, event.resident, event.switched)
         self._learn(batch, event)
         for call, result in zip(batch.calls, event.results, strict=True):
             self._stop_reading(call)
-            self._settle(call, result, slot)
+            self._settle(call, result, slot, is_orphaned=batch.is_orphaned)
         self._drop_if_idle(slot)
 
     def _learn(self, batch: RunningBatch, event: BatchReported) -> None:
-        """Measure: `run_s` is all of the batch, so what was loaded in it is taken off."""
+        """Measure: `run_s` is all of the batch, so loading and switching are taken off."""
         for loaded in event.loaded:
             self.profiles.load(loaded.key).learn(loaded.seconds_s)
+        for switched in event.switched:
+            self.profiles.switch(switched.key).learn(switched.seconds_s)
         if all(isinstance(result, CallDone) for result in event.results):
-            calls_s = event.run_s - sum(loaded.seconds_s for loaded in event.loaded)
+            calls_s = event.run_s - event.waited_s
+            calls_s -= sum(loaded.seconds_s for loaded in event.loaded)
+            calls_s -= sum(switched.seconds_s for switched in event.switched)
             batch.calls[0].state.profile.learn(calls_s / len(batch.calls))
 
     def _stop_reading(self, call: RunningCall) -> None:
-        for value in call.inputs:
+        for value in call.inputs.values():
             self.tensors.stop_reading(value)
 
-    def _settle(self, call: RunningCall, result: CallResult, slot: ExecutorSlot) -> None:
+    def _settle(
+        self, call: RunningCall, result: CallResult, slot: ExecutorSlot, *, is_orphaned: bool
+    ) -> None:
         state = call.state
         if state.request.ending is not None:
             if isinstance(result, CallDone):
@@ -299,6 +312,9 @@ class Scheduler:
                 self._give_back(state)
             case CallLost():
                 self._miss(call, result)
+            case CallCancelled() if is_orphaned:  # no fault of its own: it does not count
+                self._give_back(state)
+                self._reset(reopen_producers(state.request))
             case CallCancelled():  # nobody asked for that: the executor is about to go
                 self._retry(state)
             case _:
@@ -313,6 +329,7 @@ class Scheduler:
             return
         outputs = [hold(ref, slot.executor, slot.incarnation) for ref in result.outputs]
         request.finish(state, outputs)
+        self._deferred.provide(state)
         self._actions.append(
             NodeFinished(
                 request_id=request.request_id,
@@ -331,7 +348,7 @@ class Scheduler:
         request = call.state.request
         lose_values(
             request,
-            lambda value: value in call.inputs and not missing.isdisjoint(value.keys),
+            lambda value: value in call.inputs.values() and not missing.isdisjoint(value.keys),
         )
         self._retry(call.state)
 

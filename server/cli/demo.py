@@ -41,7 +41,7 @@ write_tiny_sd15(Path(sys.argv[1]), seed=0)
 """
 
 
-class DemoFailed(NodeloomError):  # noqa: N818
+class DemoFailed(NodeloomError):
     """The checkpoint could not be written, or the server did not start."""
 
     code = "demo_failed"
@@ -84,6 +84,8 @@ async def _demo(directory: Path, port: int | None, keep: bool) -> int:
         if status == OK and keep:
             tell("the server runs until Ctrl-C")
             await _signal()
+        else:
+            tell(f"the server stops; start it again: nodeloom serve --base-directory {directory}")
     return status
 
 

@@ -45,7 +45,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[Json]
 
 
-class RunFailed(NodeloomError):  # noqa: N818
+class RunFailed(NodeloomError):
     """The request ended without success; `prompt_id` is in the details."""
 
     code = "run_failed"

@@ -89,14 +89,12 @@ async def _open(coordinator: Coordinator, settings: Settings) -> None:
         raise SettingsProblem(f"database in {settings.state_directory}: {problem}") from problem
 
 
-async def _wait(stopped: asyncio.Event, failure: asyncio.Future[None] | None) -> None:
+async def _wait(stopped: asyncio.Event, failure: asyncio.Future[None]) -> None:
     """Return on a signal. Raises: whatever ended a task of the coordinator."""
     signalled = asyncio.create_task(stopped.wait())
-    awaited: set[asyncio.Future[None] | asyncio.Task[bool]] = {signalled}
-    if failure is not None:
-        awaited.add(failure)
+    awaited: set[asyncio.Future[None] | asyncio.Task[bool]] = {signalled, failure}
     await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-    if failure is not None and failure.done():
+    if failure.done():
         signalled.cancel()
         failure.result()
 

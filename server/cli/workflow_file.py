@@ -16,7 +16,7 @@ MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 Prompt = dict[str, dict[str, Any]]  # the JSON door: node id -> class_type, inputs
 
 
-class BadSetting(NodeloomError):  # noqa: N818
+class BadSetting(NodeloomError):
     """A `--set` that names nothing in the workflow."""
 
     code = "bad_setting"

@@ -44,7 +44,8 @@ async def post_history(request: web.Request) -> web.Response:
 
 
 def history_json(entry: HistoryEntry) -> dict[str, object]:
-    """An entry in ComfyUI's shape."""
+    """An entry in ComfyUI's shape; one that used LoRAs says under `nodeloom` what they changed."""
+    ours = {"nodeloom": {"patches": entry.patches}} if entry.patches else {}
     return {
         "prompt": queue_item(entry.submission),
         "outputs": entry.outputs,
@@ -54,6 +55,7 @@ def history_json(entry: HistoryEntry) -> dict[str, object]:
             "messages": [[name, data] for name, data in entry.messages],
         },
         "meta": entry.meta,
+        **ours,
     }
 
 

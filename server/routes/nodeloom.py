@@ -12,7 +12,7 @@ from ..app_keys import COORDINATOR
 async def get_request_graph(request: web.Request) -> web.Response:
     """GET /nodeloom/requests/{id}/graph: nodes with op, model, edges, state, executor.
 
-    404 once the request has ended, or if it is unknown.
+    404 if it is unknown or ended long ago.
     """
     graph = request.app[COORDINATOR].request_graph(RequestId(request.match_info["request_id"]))
     if graph is None:

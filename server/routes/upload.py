@@ -23,7 +23,7 @@ MAX_FIELD_BYTES: Final = 64 * 1024
 _CHUNK_BYTES: Final = 256 * 1024
 
 
-class _Refused(Exception):  # noqa: N818
+class _Refused(Exception):
     """The form is not usable."""
 
 

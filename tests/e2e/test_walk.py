@@ -182,3 +182,15 @@ async def test_equal_nodes_run_once_and_both_are_told(shared_server: ServerProce
         if isinstance(m, dict) and m["type"] == "executed"
     ]
     assert sorted(executed) == ["19", "9"]
+
+
+async def test_the_graph_of_an_ended_request_can_still_be_looked_at(
+    shared_server: ServerProcess,
+) -> None:
+    async with connect(shared_server.url) as client:
+        accepted = await client.submit(txt2img(seed=20, steps=2))
+        await client.end_of(accepted["prompt_id"])
+    graph = shared_server.get(f"/nodeloom/requests/{accepted['prompt_id']}/graph")
+    assert {node["state"] for node in graph["nodes"]} == {"done"}
+    assert {node["executor"] for node in graph["nodes"]} <= {"cpu0", "cpu1"}
+    assert [node["id"] for node in graph["nodes"]][-2:] == ["8", "9"]

@@ -15,6 +15,8 @@ from nodeloom.runtime.models.tiny import (
     VaeSize,
     write_tiny_sd15,
 )
+from nodeloom.runtime.models.weight_spec import Spec, materialise
+from safetensors.numpy import save_file
 
 # The widths that ComfyUI insists on: 487 MB, half a minute to make.
 PEER = Sd15Size(
@@ -22,6 +24,9 @@ PEER = Sd15Size(
     vae=VaeSize(width=128, multiples=(1, 2, 4, 4), num_resnets=2),
     text=TextSize(width=768, num_layers=12, inner=3072),
 )
+
+
+SD15_ROLES = (Role.DENOISER, Role.TEXT_ENCODER, Role.VAE)  # what a checkpoint holds
 
 
 def model_ref(path: Path, role: Role) -> ModelRef:
@@ -42,4 +47,13 @@ def peer_checkpoint(folder: Path) -> Path:
     path = folder / "sd15-peer.safetensors"
     if not path.exists():
         write_tiny_sd15(path, seed=0, size=PEER)
+    return path
+
+
+def write_peer_embedding(folder: Path) -> Path:
+    """The textual inversion of the end-to-end goldens."""
+    spec = Spec()
+    spec.noise("emb_params", 2, PEER.text.width, std=0.3)
+    path = folder / "ti-peer.safetensors"
+    save_file(materialise(spec, 0), path)
     return path

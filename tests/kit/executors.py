@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from nodeloom.runtime.config import ExecutorSettings
 from nodeloom.runtime.executor.main import executor_command
 from nodeloom.runtime.ids import BatchId, ExecutorId, RequestId
 from nodeloom.runtime.protocol import (
+    AwaitedValue,
     BatchDone,
     CallDone,
     Heartbeat,
@@ -41,7 +43,7 @@ def node_call(
     node_id: str,
     *,
     num_outputs: int = 1,
-    inputs: dict[str, ValueRef] | None = None,
+    inputs: Mapping[str, ValueRef | AwaitedValue] | None = None,
     deferred: tuple[str, ...] = (),
     hidden: dict[str, str] | None = None,
     **params: ParamValue,
@@ -72,8 +74,8 @@ def outputs(done: BatchDone, call: int = 0) -> tuple[ValueRef, ...]:
     return result.outputs
 
 
-def tree(value: ValueRef) -> TreeValue:
-    """A value that is no scalar."""
+def tree(value: ValueRef | AwaitedValue) -> TreeValue:
+    """A value that is there and no scalar."""
     assert isinstance(value, TreeValue), value
     return value
 

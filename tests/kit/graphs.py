@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from nodeloom.graph_import.handles import FileIdentity, ModelKey, ModelRef, Patch, Role
 from nodeloom.graph_import.ir import Edge, EdgeKind, Graph, Node, NodeId, Origin, Pending, Port
@@ -32,17 +32,21 @@ def node(
     gives: Sequence[str] = (LATENT,),
     hidden: tuple[str, ...] = (),
     depth: int = 0,
-    deferred: bool = False,
+    deferred: bool | Collection[str] = False,
 ) -> Node:
-    """A node; `reads` names its inputs, or numbers them `a`, `b` ...; `gives` are port types."""
+    """A node; `reads` names its inputs, or numbers them `a`, `b` ...; `gives` are port types.
+
+    `deferred` says which of the inputs are, or that all are.
+    """
     named = reads if isinstance(reads, Mapping) else {chr(97 + i): s for i, s in enumerate(reads)}
-    kind = EdgeKind.DEFERRED if deferred else EdgeKind.EAGER
+    late = set(named if isinstance(deferred, bool) else deferred) if deferred else set()
+    kinds = {name: EdgeKind.DEFERRED if name in late else EdgeKind.EAGER for name in named}
     return Node(
         id=NodeId(node_id),
         op=op,
         model=ref,
         params=(),
-        inputs=tuple((name, edge(source, kind)) for name, source in named.items()),
+        inputs=tuple((name, edge(source, kinds[name])) for name, source in named.items()),
         outputs=tuple(Port(name=f"out{i}", type=type_) for i, type_ in enumerate(gives)),
         hidden=hidden,
         origin=Origin(node_id=node_id, class_type="Test"),

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from nodeloom.graph_import.handles import ModelKey
+from nodeloom.graph_import.handles import ModelKey, Patch
 from nodeloom.graph_import.ir import Graph, Node, NodeId
 from nodeloom.graph_import.types import CONDITIONING, INT, MASK
 from nodeloom.runtime.ids import ExecutorId, RequestId, TensorId
 from nodeloom.runtime.protocol import (
+    AwaitedValue,
     CallCancelled,
     CallDone,
     CallFailed,
@@ -23,6 +24,7 @@ from nodeloom.runtime.protocol import (
     ErrorReport,
     ModelLoaded,
     NodeCall,
+    PatchesSwitched,
     RunBatch,
     ScalarValue,
     TensorKey,
@@ -38,6 +40,7 @@ from nodeloom.runtime.scheduler.actions import (
     NodeFinished,
     NodeReset,
     NodeStarted,
+    Provide,
     Release,
     RequestEnded,
     RequestStarted,
@@ -67,10 +70,27 @@ class Worker:
     incarnation: str
     batch: RunBatch | None = None
     is_cancelled: bool = False
+    arrived: dict[AwaitedValue, ValueRef] = field(default_factory=dict)  # for its batch
     store: set[TensorKey] = field(default_factory=set)  # made here, or fetched
     known: set[TensorKey] = field(default_factory=set)  # made here, or sent here
-    resident: dict[ModelKey, None] = field(default_factory=dict)
+    resident: dict[ModelKey, tuple[Patch, ...]] = field(default_factory=dict)  # with its patches
     num_tensors: int = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its batch can't go on before a value comes."""
+        if self.batch is None or self.is_cancelled:
+            return False
+        inputs = [item.value for call in self.batch.calls for item in call.inputs]
+        return any(isinstance(v, AwaitedValue) and v not in self.arrived for v in inputs)
+
+    def values(self, call: NodeCall) -> list[ValueRef]:
+        """The inputs of a call that are known here by now."""
+        given = [
+            self.arrived.get(v, v) if isinstance(v, AwaitedValue) else v
+            for v in (item.value for item in call.inputs)
+        ]
+        return [value for value in given if not isinstance(value, AwaitedValue)]
 
 
 class Plant:
@@ -141,11 +161,13 @@ class Plant:
         result: Callable[[NodeCall], CallResult] | None = None,
         run_s: float = 0.1,
         load_s: float = 1.0,
+        switch_s: float = 0.1,
         after_s: float = 0.1,
     ) -> list[AnyAction]:
         """The executor finishes its batch: with success, unless `result` says otherwise."""
         return self.happen(
-            self.finish(name, result=result, run_s=run_s, load_s=load_s), after_s=after_s
+            self.finish(name, result=result, run_s=run_s, load_s=load_s, switch_s=switch_s),
+            after_s=after_s,
         )
 
     def finish(
@@ -155,15 +177,20 @@ class Plant:
         result: Callable[[NodeCall], CallResult] | None = None,
         run_s: float = 0.1,
         load_s: float = 1.0,
+        switch_s: float = 0.1,
     ) -> BatchReported:
         """The report of the executor's batch, which is on its way then."""
         worker = self.workers[ExecutorId(name)]
         batch = worker.batch
         assert batch is not None, f"{name} runs nothing"
-        loaded = []
-        if batch.model is not None and batch.model.key not in worker.resident:
-            worker.resident[batch.model.key] = None
-            loaded.append(ModelLoaded(key=batch.model.key, seconds_s=load_s, num_bytes=1))
+        loaded, switched = [], []
+        ref = batch.model
+        if ref is not None and ref.key not in worker.resident:
+            worker.resident[ref.key] = ()
+            loaded.append(ModelLoaded(key=ref.key, seconds_s=load_s, num_bytes=1))
+        if ref is not None and ref.patches != worker.resident[ref.key]:
+            worker.resident[ref.key] = ref.patches
+            switched.append(PatchesSwitched(key=ref.key, patches=ref.patches, seconds_s=switch_s))
         results = [self._result(worker, call, result or self.succeed(name)) for call in batch.calls]
         worker.batch = None
         return BatchReported(
@@ -173,14 +200,15 @@ class Plant:
             results=tuple(results),
             resident=tuple(worker.resident),
             loaded=tuple(loaded),
-            run_s=run_s + load_s * len(loaded),
+            run_s=run_s + load_s * len(loaded) + switch_s * len(switched),
+            switched=tuple(switched),
         )
 
     def fetch(self, name: str) -> None:
         """The executor fetches its batch's inputs from the others, as far as they have them."""
         worker = self.workers[ExecutorId(name)]
         for call in worker.batch.calls if worker.batch else ():
-            for key in _keys(item.value for item in call.inputs):
+            for key in _keys(worker.values(call)):
                 if self._is_held(key):
                     worker.store.add(key)
 
@@ -206,7 +234,12 @@ class Plant:
         return names(batch) if batch else []
 
     def busy(self) -> list[str]:
-        return [name for name, worker in self.workers.items() if worker.batch is not None]
+        """The executors that have a batch and can end it."""
+        return [n for n, worker in self.workers.items() if worker.batch and not worker.is_waiting]
+
+    def waiting(self) -> list[str]:
+        """The executors whose batch can't go on before a value comes."""
+        return [name for name, worker in self.workers.items() if worker.is_waiting]
 
     def run_all(self) -> None:
         """Report whatever runs, with success, until nothing runs any more."""
@@ -227,20 +260,8 @@ class Plant:
 
     def _obey(self, action: AnyAction) -> None:
         match action:
-            case SendBatch():
-                self._receive(action)
-            case CancelSent():
-                worker = self.workers[action.executor]
-                assert not worker.is_cancelled
-                if worker.batch is not None:  # else its report is on its way
-                    assert worker.batch.batch_id == action.batch_id
-                worker.is_cancelled = True
-            case Release():
-                self._release(self.workers[action.executor], action.keys)
-            case Drop():
-                worker = self.workers[action.executor]
-                assert worker.batch is None
-                worker.resident.clear()
+            case SendBatch() | Provide() | CancelSent() | Release() | Drop():
+                self._obey_there(action)
             case LowerPending():
                 assert action.request_id not in self.ended
                 self.questions.append(action)
@@ -254,17 +275,61 @@ class Plant:
                 assert action.request_id not in self.ended
                 self.ended[action.request_id] = action
 
+    def _obey_there(self, action: SendBatch | Provide | CancelSent | Release | Drop) -> None:
+        """What an executor is told."""
+        worker = self.workers[action.executor]
+        match action:
+            case SendBatch():
+                self._receive(action)
+            case Provide():
+                self._provide(action)
+            case CancelSent():
+                assert not worker.is_cancelled
+                if worker.batch is not None:  # else its report is on its way
+                    assert worker.batch.batch_id == action.batch_id
+                worker.is_cancelled = True
+            case Release():
+                self._release(worker, action.keys)
+            case Drop():
+                assert worker.batch is None
+                worker.resident.clear()
+
     def _receive(self, action: SendBatch) -> None:
         worker = self.workers[action.executor]
         assert worker.batch is None, f"{action.executor} got a second batch"
         assert len(action.hidden) == len(action.batch.calls)
         for call in action.batch.calls:
             assert call.request_id not in self.ended
-            for key in _keys(item.value for item in call.inputs):
+            given = [item.value for item in call.inputs]
+            for value in given:
+                if isinstance(value, AwaitedValue):
+                    self._assert_made(value, worker)
+            for key in _keys(v for v in given if not isinstance(v, AwaitedValue)):
                 assert self._is_held(key), f"{call.node_id} was sent {key}, which is gone"
                 worker.known.add(key)
         worker.batch = action.batch
         worker.is_cancelled = False
+        worker.arrived = {}
+
+    def _assert_made(self, value: AwaitedValue, worker: Worker) -> None:
+        """What is awaited is made by another executor at this moment, if it isn't done already."""
+        name = f"{value.request_id}/{value.node_id}"
+        makers = [w for w in self.workers.values() if w.batch and name in names(w.batch)]
+        assert len(makers) <= 1, f"{name} is awaited and run by {len(makers)} executors"
+        assert worker not in makers, f"{name} is awaited where it runs"
+
+    def _provide(self, action: Provide) -> None:
+        worker = self.workers[action.executor]
+        assert not worker.is_cancelled
+        if worker.batch is not None:  # else its report is on its way
+            assert worker.batch.batch_id == action.batch_id
+            assert action.awaited not in worker.arrived, f"{action.awaited} was provided twice"
+            inputs = [item.value for call in worker.batch.calls for item in call.inputs]
+            assert action.awaited in inputs
+            worker.arrived[action.awaited] = action.value
+        for key in _keys([action.value]):
+            assert self._is_held(key), f"{key} was provided, and is gone"
+            worker.known.add(key)
 
     def _release(self, worker: Worker, keys: Iterable[TensorKey]) -> None:
         in_use = self._keys_in_use() if self.is_checked else frozenset()
@@ -275,9 +340,13 @@ class Plant:
             worker.store.discard(key)
 
     def _keys_in_use(self) -> frozenset[TensorKey]:
-        running = [worker.batch for worker in self.workers.values() if worker.batch is not None]
-        values = [item.value for batch in running for call in batch.calls for item in call.inputs]
-        return frozenset(_keys(values))
+        return frozenset(
+            key
+            for worker in self.workers.values()
+            if worker.batch is not None
+            for call in worker.batch.calls
+            for key in _keys(worker.values(call))
+        )
 
     def _is_held(self, key: TensorKey) -> bool:
         worker = self.workers.get(key.executor)
@@ -293,7 +362,7 @@ class Plant:
     ) -> CallResult:
         if worker.is_cancelled:
             return CallCancelled()
-        wanted = list(_keys(item.value for item in call.inputs))
+        wanted = list(_keys(worker.values(call)))
         missing = [key for key in wanted if key not in worker.store and not self._is_held(key)]
         if missing:
             return CallLost(missing=tuple(missing))

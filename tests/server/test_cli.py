@@ -55,6 +55,18 @@ def test_serve_says_that_its_port_is_taken(
     assert port in capsys.readouterr().err
 
 
+def test_serve_says_that_its_database_is_none_and_leaves_no_folder_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    state = tmp_path / "user" / "nodeloom"
+    state.mkdir(parents=True)
+    (state / "nodeloom.db").write_text("no database" * 100)
+    assert main(["serve", "--base-directory", str(tmp_path), "--port", "0"]) == 2
+    assert "not a database" in capsys.readouterr().err
+    assert not list(tmp_path.glob("nodeloom-*"))
+
+
 def test_the_server_does_not_load_torch() -> None:
     code = "import sys, nodeloom.server.cli.serve; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -22,6 +22,8 @@ from nodeloom.server.json_body import MAX_DEPTH, check_storable, parse
         (b'{"a": "\\ud83d"}', "surrogate"),
         (b'{"\\udc00": 1}', "surrogate"),
         (b"\xff\xfe\x00", "decode"),
+        (b"[" + b"1," * 1_000_000 + b"1]", "values"),
+        (("[" + "[]," * 600_000 + "[]]").encode("utf-16"), "values"),
     ],
 )
 def test_what_cannot_be_stored_and_sent_again_is_refused(body: bytes, why: str) -> None:

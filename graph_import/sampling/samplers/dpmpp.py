@@ -35,9 +35,9 @@ class Dpmpp2M:
         if following == 0.0:
             return SamplerState(x=denoised)
         estimate = denoised
-        if state.history:
-            width, last_width = math.log(sigma / following), math.log(sigmas[step - 1] / sigma)
-            weight = 0.5 * width / last_width
+        last_width = math.log(sigmas[step - 1] / sigma) if state.history else 0.0
+        if last_width > 0.0:  # a schedule may repeat a sigma: such a step says nothing of the slope
+            weight = 0.5 * math.log(sigma / following) / last_width
             estimate = denoised * (1.0 + weight) - state.history[0] * weight
         ratio = following / sigma
         return SamplerState(x=state.x * ratio + estimate * (1.0 - ratio), history=(denoised,))

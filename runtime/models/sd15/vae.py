@@ -6,7 +6,7 @@ Source: design notes on models, section 4: the mean is encoded, never a sample.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -16,6 +16,8 @@ from ...errors import NodeFailed
 from ..checkpoint import Check, build_module, count_bytes, estimate_bytes, no_check, read_weights
 from ..headers import VAE_PREFIX
 from ..ldm_vae import num_levels, rename_vae, vae_config
+
+PREFIXES: Final = (VAE_PREFIX, "")  # a file of the VAE's own has none
 
 
 class Vae(Model):
@@ -38,7 +40,7 @@ class Vae(Model):
         from diffusers import AutoencoderKL
 
         vae_class: Any = AutoencoderKL
-        weights = read_weights(self.ref.key.file, (VAE_PREFIX,), check)
+        weights = read_weights(self.ref.key.file, PREFIXES, check)
         config = vae_config(weights)
         self._module = build_module(
             lambda: vae_class(**config),
@@ -55,7 +57,7 @@ class Vae(Model):
     def num_bytes(self) -> int:
         """Bytes of the weights; before they are loaded, what the file's header lets expect."""
         if self._num_bytes is None:
-            return estimate_bytes(self.ref.key.file, (VAE_PREFIX,))
+            return estimate_bytes(self.ref.key.file, PREFIXES)
         return self._num_bytes
 
     def execute(self, **inputs: object) -> Mapping[str, object]:

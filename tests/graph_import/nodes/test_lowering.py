@@ -75,7 +75,7 @@ def test_the_arguments_are_those_of_the_ops(imported: Import) -> None:
     assert params(nodes["6"]) == {"text": "a cat"}
     assert nodes["6"].model == model(Role.TEXT_ENCODER, "float16")
     assert params(nodes["5"]) == {"width": 64, "height": 64, "batch_size": 1}
-    assert params(nodes["3/begin"]) == {**run, "seed": 7}
+    assert params(nodes["3/begin"]) == {**run, "seed": 7, "add_noise": True}
     assert inputs(nodes["3/begin"]) == {"latent": edge("5")}
     assert params(nodes["3/eval-1"]) == {**run, "cfg": 7.0, "evaluation": 1}
     assert isinstance(nodes["3/eval-1"].param("cfg"), float)
@@ -86,6 +86,7 @@ def test_the_arguments_are_those_of_the_ops(imported: Import) -> None:
     }
     assert nodes["3/eval-1"].model == model(Role.DENOISER, "float32")
     assert params(nodes["3/end"]) == {"sigmas": sigmas, "family": "sd15"}
+    assert inputs(nodes["3/end"]) == {"state": edge("3/eval-2"), "latent": edge("5")}
     assert nodes["8"].model == model(Role.VAE, "float32")
     assert inputs(nodes["8"]) == {"samples": edge("3/end")}
     assert params(nodes["9"]) == {"filename_prefix": "out", "folder": "output"}

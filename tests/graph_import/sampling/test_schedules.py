@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.goldens import Tensors, each_golden_set, load_json
 from nodeloom.graph_import.families import family
@@ -16,6 +16,7 @@ from nodeloom.graph_import.sampling.schedules import (
     MAX_SCHEDULE_STEPS,
     SCHEDULE_NAMES,
     ksampler_sigmas,
+    step_window,
 )
 
 SD = family("sd15").model_sampling
@@ -59,6 +60,22 @@ def test_names_are_comfyui_s_in_its_order(schedules: Any) -> None:
 
 
 @each_golden_set
+def test_windows_of_a_schedule(schedules: Any) -> None:
+    cases = [c for c in schedules["ksampler_advanced"] if c["model_sampling"] == "eps_sd"]
+    assert cases
+    for case in cases:
+        whole = ksampler_sigmas(SD, case["scheduler"], case["steps"], 1.0, case["sampler"])
+        got = step_window(
+            whole,
+            start=case["start_at_step"],
+            end=case["end_at_step"],
+            keeps_noise=case["return_with_leftover_noise"] == "enable",
+        )
+        wanted = [] if case["returns_input_latent"] else case["sigmas"]
+        assert_sigmas(got, wanted, case)
+
+
+@each_golden_set
 def test_percent_to_sigma(schedules: Any) -> None:
     for percent, wanted in schedules["model_samplings"]["eps_sd"]["percent_to_sigma"].items():
         assert SD.percent_to_sigma(float(percent)) == pytest.approx(wanted, rel=1e-5)
@@ -95,6 +112,7 @@ def test_timestep_is_the_nearest_in_log_sigma() -> None:
     assert SD.timestep(1e6) == 999
 
 
+@settings(deadline=None)  # "beta" of a few thousand steps takes a quarter of a second
 @given(
     scheduler=st.sampled_from(SCHEDULE_NAMES),
     steps=st.integers(1, 200),

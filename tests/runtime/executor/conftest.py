@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import zmq
+from kit.checkpoints import SD15_ROLES
 from kit.executors import ExecutorProcess
 from nodeloom.graph_import.handles import ModelKey, ModelRef, Role
 from nodeloom.runtime.models.tiny import write_tiny_sd15
@@ -61,4 +62,4 @@ def model_ref(path: Path, role: Role) -> ModelRef:
 @pytest.fixture(scope="session")
 def refs(checkpoint: Path) -> dict[Role, ModelRef]:
     """The three models of the tiny file."""
-    return {role: model_ref(checkpoint, role) for role in Role}
+    return {role: model_ref(checkpoint, role) for role in SD15_ROLES}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from nodeloom.graph_import.errors import ModelFileProblem
-from nodeloom.graph_import.handles import FileIdentity, ModelKey, ModelRef, Patch, Role
-from nodeloom.runtime.errors import Cancelled, NodeFailed, OutOfMemory
+from nodeloom.graph_import.handles import ModelKey, ModelRef, Role
+from nodeloom.runtime.errors import Cancelled, OutOfMemory
 from nodeloom.runtime.executor.model_cache import ModelCache
 from nodeloom.runtime.models.registry import build
 from nodeloom.runtime.models.tiny import write_tiny_sd15
@@ -99,15 +99,3 @@ def test_a_file_that_changed_or_went_away_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileProblem, match="no such file"):
         cache.get(ref, go_on)
     assert cache.resident() == ()
-
-
-def test_patches_and_options_are_refused(refs: Refs) -> None:
-    key = refs[Role.DENOISER].key
-    patch = Patch(file=FileIdentity(path="/l", size_bytes=1, mtime_ns=1), strength=1.0)
-    cache = ModelCache(2**30, "cpu", build)
-    for ref in (
-        ModelRef(key=key, patches=(patch,)),
-        ModelRef(key=key, options=(("clip_skip", 2),)),
-    ):
-        with pytest.raises(NodeFailed, match="not supported"):
-            cache.get(ref, go_on)

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 import torch
-from kit.checkpoints import load_model, peer_checkpoint
+from kit.checkpoints import SD15_ROLES, load_model, peer_checkpoint, write_peer_embedding
 from kit.goldens import golden_folder
 from nodeloom.graph_import.families import family
-from nodeloom.graph_import.handles import Role
+from nodeloom.graph_import.handles import CLIP_LAYER, ModelRef, Role
 from nodeloom.graph_import.ir import NodeId
 from nodeloom.graph_import.model import Model
 from nodeloom.graph_import.sampling.samplers import sampler
-from nodeloom.graph_import.sampling.schedules import ksampler_sigmas
+from nodeloom.graph_import.sampling.schedules import ksampler_sigmas, step_window
 from nodeloom.runtime.ids import RequestId
 from nodeloom.runtime.models.weight_files import identify
 from nodeloom.runtime.ops.base import Folders, OpCall, OpContext
@@ -38,9 +38,32 @@ CASES = (
     "sd15-cfg1",
     "sd15-img2img",
     "sd15-long-prompt",
+    "sd15-advanced",
+    "sd15-inpaint-mask",
+    "sd15-inpaint-mask-half",
+    "sd15-inpaint-encode",
+    "sd15-conds",
+    "sd15-hires",
+    "sd15-clip-skip",
+    "sd15-embedding",
 )
 RELATIVE = 1e-4  # of the reference's deviation: latents and conditioning
 ABSOLUTE = 1e-4  # pictures
+
+# Class types that are one op, which takes all their inputs but the models; its model's role.
+OPS: dict[str, tuple[str, Role | None]] = {
+    "ConditioningCombine": ("conditioning_combine", None),
+    "ConditioningSetArea": ("conditioning_set_area", None),
+    "ConditioningSetTimestepRange": ("conditioning_set_timestep_range", None),
+    "EmptyLatentImage": ("empty_latent", None),
+    "LatentUpscale": ("latent_upscale", None),
+    "SetLatentNoiseMask": ("set_noise_mask", None),
+    "VAEDecode": ("vae_decode", Role.VAE),
+    "VAEEncode": ("vae_encode", Role.VAE),
+    "VAEEncodeForInpaint": ("vae_encode_inpaint", Role.VAE),
+}
+PICTURES = {"LoadImage": "load_image", "LoadImageMask": "load_image_mask"}
+MODELS = ("clip", "model", "vae")
 
 Loaded = dict[Role, Model]
 
@@ -52,6 +75,7 @@ class Walk:
     graph: Mapping[str, Any]
     models: Loaded
     pictures: Path
+    embedding: Path
     known: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def run(self, op: str, role: Role | None = None, **args: object) -> tuple[Any, ...]:
@@ -73,30 +97,36 @@ class Walk:
         return self.known[link[0]][link[1]]
 
     def evaluate(self, node: Mapping[str, Any]) -> tuple[Any, ...]:
-        inputs = node["inputs"]
-        match node["class_type"]:
-            case "CLIPTextEncode":
-                return self.run("text_encode", Role.TEXT_ENCODER, text=inputs["text"])
-            case "EmptyLatentImage":
-                return self.run("empty_latent", **inputs)
-            case "LoadImage":
-                file = identify(self.pictures / inputs["image"])
-                return self.run(
-                    "load_image",
-                    path=file.path,
-                    size_bytes=file.size_bytes,
-                    mtime_ns=file.mtime_ns,
-                )
-            case "VAEEncode":
-                pixels = self.value(inputs["pixels"])
-                return self.run("vae_encode", Role.VAE, pixels=pixels)
-            case "VAEDecode":
-                samples = self.value(inputs["samples"])
-                return self.run("vae_decode", Role.VAE, samples=samples)
-            case "KSampler":
-                return self.sample(inputs)
-            case other:
-                raise AssertionError(f"the walk knows no {other}")
+        inputs, class_type = node["inputs"], node["class_type"]
+        if class_type.startswith("KSampler"):
+            return self.sample(inputs)
+        if class_type in PICTURES:
+            file = identify(self.pictures / inputs["image"])
+            known = {"path": file.path, "size_bytes": file.size_bytes, "mtime_ns": file.mtime_ns}
+            channel = {name: inputs[name] for name in inputs if name == "channel"}
+            return self.run(PICTURES[class_type], **known, **channel)
+        if class_type == "CLIPTextEncode":
+            return self.encode(inputs)
+        op, role = OPS[class_type]
+        args = {
+            name: self.value(given) if isinstance(given, list) else given
+            for name, given in inputs.items()
+            if name not in MODELS
+        }
+        return self.run(op, role, **args)
+
+    def encode(self, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+        encoder, source = self.models[Role.TEXT_ENCODER], self.graph[inputs["clip"][0]]
+        layer = source["inputs"].get("stop_at_clip_layer")
+        encoder.ref = ModelRef(
+            key=encoder.ref.key, options=() if layer is None else ((CLIP_LAYER, layer),)
+        )
+        args = {"text": inputs["text"]}
+        if "embedding:" in inputs["text"]:
+            file = identify(self.embedding)
+            entry = [self.embedding.stem, file.path, file.size_bytes, file.mtime_ns]
+            args["embedding_0"] = json.dumps(entry)
+        return self.run("text_encode", Role.TEXT_ENCODER, **args)
 
     def sample(self, inputs: Mapping[str, Any]) -> tuple[Latent]:
         name = inputs["sampler_name"]
@@ -104,13 +134,26 @@ class Walk:
             family("sd15").model_sampling,
             inputs["scheduler"],
             inputs["steps"],
-            inputs["denoise"],
+            inputs.get("denoise", 1.0),
             name,
         )
+        if "start_at_step" in inputs:
+            sigmas = step_window(
+                sigmas,
+                start=inputs["start_at_step"],
+                end=inputs["end_at_step"],
+                keeps_noise=inputs["return_with_leftover_noise"] == "enable",
+            )
         latent = self.value(inputs["latent_image"])
         common = {"sampler": name, "sigmas": sigmas, "family": "sd15"}
         positive, negative = self.value(inputs["positive"]), self.value(inputs["negative"])
-        (state,) = self.run("sample_begin", latent=latent, seed=inputs["seed"], **common)
+        (state,) = self.run(
+            "sample_begin",
+            latent=latent,
+            seed=inputs["noise_seed" if "noise_seed" in inputs else "seed"],
+            add_noise=inputs.get("add_noise", "enable") == "enable",
+            **common,
+        )
         for evaluation in sampler(name).plan(sigmas):
             (state,) = self.run(
                 "denoise",
@@ -122,7 +165,7 @@ class Walk:
                 evaluation=evaluation.index,
                 **common,
             )
-        (latent,) = self.run("sample_end", state=state, **common)
+        (latent,) = self.run("sample_end", state=state, latent=latent, **common)
         return (latent,)
 
 
@@ -136,24 +179,30 @@ def models(goldens: Path, pytestconfig: pytest.Config) -> Loaded:
     cache = pytestconfig.cache
     assert cache is not None
     checkpoint = peer_checkpoint(cache.mkdir("nodeloom-checkpoints"))
-    return {role: load_model(checkpoint, role) for role in Role}
+    return {role: load_model(checkpoint, role) for role in SD15_ROLES}
 
 
 def tensors_of(value: Any) -> dict[str, torch.Tensor]:
-    if isinstance(value, Conditioning):
-        (entry,) = value.entries
-        assert entry.pooled is not None
-        return {"": entry.cond, ".pooled": entry.pooled}
-    return {"": value.samples if isinstance(value, Latent) else value}
+    match value:
+        case Conditioning(entries=(entry,)):
+            assert entry.pooled is not None
+            return {"": entry.cond, ".pooled": entry.pooled}
+        case Latent(samples=samples, noise_mask=None):
+            return {"": samples}
+        case Latent(samples=samples, noise_mask=mask):
+            return {"": samples, ".noise_mask": mask}
+        case _:
+            return {"": value}
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_graph_gives_the_tensors_that_comfyui_gave(
-    case: str, goldens: Path, models: Loaded
+    case: str, goldens: Path, models: Loaded, tmp_path: Path
 ) -> None:
     graph = json.loads((goldens / f"{case}.json").read_text("utf-8"))
     recorded = load_file(goldens / f"{case}.safetensors")
-    walk = Walk(graph, models, goldens / "inputs")
+    embedding = write_peer_embedding(tmp_path)
+    walk = Walk(graph, models, goldens / "inputs", embedding)
     compared: set[str] = set()
     for node_id, node in graph.items():
         kept = node.get("_meta", {}).get("title", "").removeprefix("keep ")

@@ -16,7 +16,14 @@ from nodeloom.runtime.ops.base import Folders, OpResult
 
 from .node_goldens import IMAGES, assert_recorded, cases, inputs
 
-RECORDED = {"ImageScale": "image_scale", "EmptyImage": "empty_image", "GetImageSize": "image_size"}
+RECORDED = {
+    "ImageScale": "image_scale",
+    "ImageScaleBy": "image_scale_by",
+    "ImageScaleToTotalPixels": "image_scale_to_total_pixels",
+    "ImagePadForOutpaint": "image_pad",
+    "EmptyImage": "empty_image",
+    "GetImageSize": "image_size",
+}
 
 
 @pytest.fixture
@@ -39,6 +46,36 @@ def test_a_node_gives_what_comfyui_gave(case: Any) -> None:
     result = run_op(RECORDED[case["node"]], inputs(case))
     for value, recorded in zip(result.outputs, case["outputs"], strict=True):
         assert_recorded(value, recorded[0])
+
+
+@pytest.mark.parametrize("case", cases("ImageInvert"), ids=str)
+def test_pictures_are_inverted_one_by_one(case: Any) -> None:
+    given = inputs(case)["image"]
+    (recorded,) = case["outputs"]
+    for image, expected in zip(
+        given if isinstance(given, list) else [given], recorded, strict=True
+    ):
+        (inverted,) = run_op("image_invert", {"image": image}).outputs
+        assert_recorded(inverted, expected)
+
+
+@pytest.mark.parametrize("case", cases("LoadImageMask"), ids=lambda case: str(case["inputs"]))
+def test_a_channel_loads_as_comfyui_loads_it(case: Any) -> None:
+    here = Folders(input=IMAGES, output=IMAGES, temp=IMAGES, saves=IMAGES)
+    file = identify(IMAGES / case["inputs"]["image"])
+    args = {"path": file.path, "size_bytes": file.size_bytes, "mtime_ns": file.mtime_ns}
+    channel = {"channel": case["inputs"]["channel"]}
+    (mask,) = run_op("load_image_mask", args | channel, folders=here).outputs
+    assert_recorded(mask, case["outputs"][0][0])
+
+
+def test_a_channel_that_no_picture_has_is_refused(folders: Folders) -> None:
+    path = folders.input / "x.png"
+    path.write_bytes((IMAGES / "rgb.png").read_bytes())
+    file = identify(path)
+    args = {"path": file.path, "size_bytes": file.size_bytes, "mtime_ns": file.mtime_ns}
+    with pytest.raises(NodeFailed, match="no channel 'hue'"):
+        run_op("load_image_mask", args | {"channel": "hue"}, folders=folders)
 
 
 @pytest.mark.parametrize("case", cases("LoadImage"), ids=lambda case: case["inputs"]["image"])

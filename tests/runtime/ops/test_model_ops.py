@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from kit.checkpoints import load_model
+from kit.checkpoints import SD15_ROLES, load_model
 from kit.op_calls import run_op
 from nodeloom.graph_import.handles import Role
 from nodeloom.graph_import.model import Model
@@ -21,7 +21,7 @@ from nodeloom.runtime.values import Conditioning, Latent
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[Role, Model]:
     path: Path = tmp_path_factory.mktemp("models") / "tiny.safetensors"
     write_tiny_sd15(path)
-    return {role: load_model(path, role) for role in Role}
+    return {role: load_model(path, role) for role in SD15_ROLES}
 
 
 def interrupt_after(count: int) -> Callable[[], None]:

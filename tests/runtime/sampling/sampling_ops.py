@@ -51,11 +51,21 @@ class KSampler:
     positive: Conditioning
     negative: Conditioning
     samples: torch.Tensor
+    noise_mask: torch.Tensor | None = None
+    batch_index: tuple[int, ...] | None = None
+    adds_noise: bool = True
+
+    @property
+    def latent(self) -> Latent:
+        return Latent(
+            samples=self.samples, noise_mask=self.noise_mask, batch_index=self.batch_index
+        )
 
     def begin(self) -> SamplingRun:
         args = {
-            "latent": Latent(samples=self.samples),
+            "latent": self.latent,
             "seed": self.seed,
+            "add_noise": self.adds_noise,
             "sampler": self.sampler,
             "sigmas": self.sigmas,
             "family": "sd15",
@@ -80,7 +90,7 @@ class KSampler:
         return call(args, {"preview_method": preview})
 
     def end(self, run: SamplingRun) -> torch.Tensor:
-        args = {"state": run, "sigmas": self.sigmas, "family": "sd15"}
+        args = {"state": run, "latent": self.latent, "sigmas": self.sigmas, "family": "sd15"}
         (latent,) = sample_end(context(), [call(args)])[0].outputs
         assert isinstance(latent, Latent)
         return latent.samples

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from kit.goldens import Tensors, each_golden_set, load_json
+from nodeloom.runtime.errors import NodeFailed
 from nodeloom.runtime.sampling.noise import NoiseStream, initial_noise, sampler_generator
 
 
@@ -19,6 +21,28 @@ def test_initial_noise(golden_set: str) -> None:
     for case in cases:
         ours = initial_noise(tuple(case["shape"]), int(case["seed"]))
         assert torch.equal(ours, recorded[case["key"]]), case
+
+
+@each_golden_set
+def test_items_take_the_noise_of_their_number(golden_set: str) -> None:
+    recorded = Tensors(golden_set, "noise.safetensors")
+    cases = [
+        case
+        for case in load_json(golden_set, "noise.json")["prepare_noise"]
+        if case["batch_index"] is not None and case["dtype"] == "float32"
+    ]
+    assert cases
+    for case in cases:
+        numbers = tuple(case["batch_index"])
+        shape = (len(numbers), *case["shape"][1:])
+        ours = initial_noise(shape, int(case["seed"]), numbers)
+        assert torch.equal(ours, recorded[case["key"]]), case
+
+
+@pytest.mark.parametrize("numbers", [(0,), (0, 1, 2), (-1, 0), ()])
+def test_there_must_be_a_number_for_each_item(numbers: tuple[int, ...]) -> None:
+    with pytest.raises(NodeFailed, match="2 latents"):
+        initial_noise((2, 4, 4, 4), 0, numbers)
 
 
 @each_golden_set

@@ -15,20 +15,47 @@ from nodeloom.graph_import.sampling.schedules import SCHEDULE_NAMES, ksampler_si
 from nodeloom.runtime.errors import Cancelled, NodeFailed
 from nodeloom.runtime.ops.base import OpContext
 from nodeloom.runtime.ops.sampling import denoise, empty_latent, sample_begin
-from nodeloom.runtime.values import Latent, SamplingRun, flatten, unflatten
+from nodeloom.runtime.values import (
+    CondEntry,
+    Conditioning,
+    Latent,
+    SamplingRun,
+    flatten,
+    unflatten,
+)
 from PIL import Image
 
 from .sampling_ops import KSampler, advance, call, context, finish
 
+regions = st.fixed_dictionaries(
+    {
+        "cond": st.floats(-1, 1).map(lambda value: torch.full((1, 4, 8), value)),
+        "pooled": st.none(),
+        "area": st.sampled_from(
+            [None, ("latent", 4.0, 3.0, 1.0, 1.0), ("percentage", 0.5, 0.5, 0.5, 0.5)]
+        ),
+        "strength": st.sampled_from([1.0, 0.3]),
+        "mask": st.none() | st.just(torch.linspace(0, 1, 12 * 10).reshape(1, 12, 10)),
+        "is_mask_bounds": st.booleans(),
+        "end_percent": st.sampled_from([1.0, 0.5]),
+    }
+)
+sides = st.lists(regions.map(lambda fields: CondEntry(**fields)), min_size=1, max_size=2).map(
+    lambda entries: Conditioning(entries=tuple(entries))
+)
 nodes = st.builds(
-    lambda name, scheduler, steps, strength, seed, cfg, batch, positive: KSampler(
+    lambda name, scheduler, steps, strength, seed, cfg, batch, positive, masked, **rest: KSampler(
         sampler=name,
         sigmas=ksampler_sigmas(family("sd15").model_sampling, scheduler, steps, strength, name),
         seed=seed,
         cfg=cfg,
-        positive=steer(positive),
+        positive=positive,
         negative=steer(-0.25),
         samples=torch.linspace(-2, 2, batch * 4 * 6 * 5).reshape(batch, 4, 6, 5),
+        noise_mask=torch.linspace(0, 1, masked * 48 * 40).reshape(masked, 1, 48, 40)
+        if masked
+        else None,
+        **rest,
     ),
     st.sampled_from(SAMPLER_NAMES),
     st.sampled_from(SCHEDULE_NAMES),
@@ -37,7 +64,9 @@ nodes = st.builds(
     st.integers(0, 2**64 - 1),
     st.sampled_from([1.0, 4.5, 7.0]),
     st.integers(1, 2),
-    st.floats(-1, 1),
+    st.floats(-1, 1).map(steer) | sides,
+    st.integers(0, 2),
+    adds_noise=st.booleans(),
 )
 
 
@@ -150,6 +179,7 @@ def test_latents_of_another_family_are_refused() -> None:
     args = {
         "latent": Latent(samples=torch.zeros(1, 16, 8, 8)),
         "seed": 0,
+        "add_noise": True,
         "sampler": "euler",
         "sigmas": [1.0, 0.0],
         "family": "sd15",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from kit.goldens import Tensors, each_golden_set, load_json
 from kit.toy_denoiser import ToyDenoiser, steer
 from nodeloom.graph_import.families import family
 from nodeloom.graph_import.sampling.samplers import SAMPLER_NAMES
-from nodeloom.graph_import.sampling.schedules import ksampler_sigmas
+from nodeloom.graph_import.sampling.schedules import ksampler_sigmas, step_window
 from nodeloom.runtime.sampling.guidance import GuidedRow, guide
 
 from .sampling_ops import KSampler, advance, finish
@@ -67,7 +68,14 @@ def test_every_step_of_text_to_image(recorded: Recorded, name: str) -> None:
             if is_first and f"{key}/x" in recorded.tensors.keys:
                 assert_close(run.state.x, recorded.tensors[f"{key}/x"][evaluation.step], key)
             if is_first and f"{key}/denoised" in recorded.tensors.keys:
-                row = GuidedRow(run.state.x, evaluation.sigma, node.positive, node.negative, cfg)
+                row = GuidedRow(
+                    x=run.state.x,
+                    sigma=evaluation.sigma,
+                    positive=node.positive,
+                    negative=node.negative,
+                    cfg_scale=cfg,
+                    family=family("sd15"),
+                )
                 (denoised,) = guide(ToyDenoiser(), [row])
                 assert_close(denoised, recorded.tensors[f"{key}/denoised"][evaluation.step], key)
             (run,) = advance(model, [node.evaluate(run, evaluation.index)])
@@ -95,6 +103,25 @@ def test_image_to_image(recorded: Recorded, name: str) -> None:
         assert ours == pytest.approx(node.sigmas, rel=1e-5)
         error = (finish(ToyDenoiser(), node) - recorded.tensors[f"{key}/final"]).abs().max().item()
         assert error <= TOLERANCE / SCALE, key
+
+
+@each_golden_set
+def test_two_windows_of_one_schedule(recorded: Recorded) -> None:
+    """KSamplerAdvanced twice: noise is left over after the first, none is added before the second.
+
+    The recorded latents are those of the node: unscaled.
+    """
+    keys = [key for key in recorded.json["runs"] if key.startswith("eps_adv/")]
+    for key in [key for key in keys if key.split("/")[1] in SAMPLER_NAMES]:
+        whole = recorded.node(key, seed=7, cfg=3.0, samples=torch.zeros(2, 4, 8, 8))
+        first = replace(whole, sigmas=step_window(whole.sigmas, start=0, end=5, keeps_noise=True))
+        stage1 = finish(ToyDenoiser(), first)
+        error = (stage1 - recorded.tensors[f"{key}/stage1"]).abs().max().item()
+        assert error <= TOLERANCE / SCALE, key
+        rest = step_window(whole.sigmas, start=5, end=10000, keeps_noise=False)
+        second = replace(whole, sigmas=rest, seed=11, samples=stage1, adds_noise=False)
+        error = (finish(ToyDenoiser(), second) - recorded.tensors[f"{key}/final"]).abs().max()
+        assert error.item() <= TOLERANCE / SCALE, key
 
 
 @each_golden_set

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.goldens import each_golden_set, load_json
-from nodeloom.runtime.sampling.prompt_text import MAX_NESTING, parse_weights
+from nodeloom.graph_import.prompt_text import MAX_NESTING, parse_weights
 
 
 @each_golden_set

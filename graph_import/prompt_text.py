@@ -1,7 +1,10 @@
-"""Weights in a text: `(cat:1.2)`, `((cat))`, `\\(` for a parenthesis that is meant.
+"""Weights and embeddings in a text: `(cat:1.2)`, `((cat))`, `\\(`, `embedding:name`.
 
 Parentheses multiply the weight by 1.1; a number after the group's last colon replaces it, and every
-weight outside. What can't be a group is text. Source: ComfyUI 0.8.0, `prompts.json` of the goldens.
+weight outside. What can't be a group is text. `\\(` is a parenthesis that is meant.
+
+`embedding:name` stands for the vectors of a file; it counts where a segment begins, or after a
+space or line break, which belongs to it. Source: ComfyUI 0.8.0, `prompts.json` of the goldens.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ MAX_NESTING: Final = 32  # groups that lie deeper are text
 
 _PARENTHESIS: Final = re.compile(r"\\[()]|[()]")  # an escaped one is found whole, and passed over
 _ESCAPED: Final = re.compile(r"\\([()])")
+_EMBEDDING: Final = re.compile(r"(?:\A|[ \n])embedding:")
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +27,13 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     weight: float
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Words of a segment, or the name of an embedding, which may end in commas of the text."""
+
+    text: str
+    is_embedding: bool
 
 
 def parse_weights(text: str) -> list[Segment]:
@@ -37,6 +48,31 @@ def parse_weights(text: str) -> list[Segment]:
         inner, weight = _weigh_group(piece, weight)
         open_pieces += [(part, weight, depth + 1) for part in reversed(_split(inner))]
     return segments
+
+
+def split_embeddings(text: str) -> list[Part]:
+    """The parts of a segment's text in order."""
+    before, *others = _EMBEDDING.split(text)
+    parts = [Part(text=before, is_embedding=False)] if before else []
+    for other in others:
+        first, *more = other.split(maxsplit=1) or [""]
+        parts.append(Part(text=first, is_embedding=True))
+        parts += [Part(text=rest, is_embedding=False) for rest in more]
+    return parts
+
+
+def embedding_names(text: str) -> list[str]:
+    """The names of all embeddings in a text with weights, as they are written, each once."""
+    if "embedding:" not in text:
+        return []
+    parts = [part for segment in parse_weights(text) for part in split_embeddings(segment.text)]
+    return list(dict.fromkeys(part.text for part in parts if part.is_embedding and part.text))
+
+
+def without_commas(name: str) -> tuple[str, str]:
+    """An embedding's name without the commas that end it, and these commas."""
+    stripped = name.rstrip(",")
+    return stripped, name[len(stripped) :]
 
 
 def _split(text: str) -> list[str]:

@@ -1,0 +1,93 @@
+"""ControlNets where a conditioning is sampled with: a DAG node for each evaluation that they steer.
+
+Its residuals go to the denoiser over a deferred edge, so that on another executor both run at once.
+Source: LegoDiffusion (arXiv 2604.08123), section 4.3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from ..families import family
+from ..handles import ModelRef
+from ..ir import EdgeKind, ParamValue
+from ..sampling.base import Evaluation
+from .lowering import Control, Lowering, Steering, Value
+
+SIGMA_TOLERANCE: Final = 1e-6  # relative: ComfyUI compares float32 numbers
+
+Args = Mapping[str, Value | ParamValue]
+
+
+@dataclass(slots=True, frozen=True)
+class Guides:
+    """What guides all evaluations of a run.
+
+    Args:
+        args: `positive`, `negative` and `cfg`.
+        controls: the ControlNets on either side, each once.
+    """
+
+    args: Args
+    controls: tuple[Control, ...]
+
+
+def guides(node: Lowering, model: ModelRef) -> Guides:
+    """The guides of a sampling node. Raises: InputRefused: a ControlNet is of another family."""
+    positive, negative = node.steering("positive"), node.steering("negative")
+    if not negative.controls:
+        negative = _with_those_for_both(node, positive, negative)
+    controls = {c.marker: c for c in (*positive.controls, *negative.controls)}
+    for control in controls.values():
+        if control.model.key.family != model.key.family:
+            raise node.refusal(
+                "positive",
+                f"{control.model.key.label()} can't steer {model.key.label()}: "
+                "they are of different families",
+            )
+    args = {"positive": positive, "negative": negative, "cfg": node.inputs["cfg"]}
+    return Guides(args, tuple(controls.values()))
+
+
+def add_controls(
+    node: Lowering, guides: Guides, evaluation: Evaluation, args: Args
+) -> dict[str, Value | ParamValue]:
+    """Add a node for each ControlNet that is active; what the denoiser is given of it.
+
+    `args` is what the denoiser's node of this evaluation gets, `guides.args` included.
+    """
+    given: dict[str, Value | ParamValue] = {}
+    active = [c for c in guides.controls if _is_active(c, evaluation.sigma, str(args["family"]))]
+    for index, control in enumerate(active):
+        (residuals,) = node.add(
+            "controlnet",
+            {**args, "hint": control.hint, "strength": control.strength, "marker": control.marker},
+            part=f"eval-{evaluation.index}-control-{index}",
+            model=control.model,
+        )
+        given[f"residuals_{index}"] = msgspec.structs.replace(residuals, kind=EdgeKind.DEFERRED)
+        given[f"marker_{index}"] = control.marker
+    return given
+
+
+def _with_those_for_both(node: Lowering, positive: Steering, negative: Steering) -> Steering:
+    """The negative side with those ControlNets of the positive one that are for both."""
+    for index, control in enumerate(c for c in positive.controls if c.is_for_both_sides):
+        marked = {"conditioning": negative, "marker": control.marker}
+        (edge,) = node.add("cond_control", marked, part=f"negative-{index}")
+        negative = Steering(edge=edge, controls=(*negative.controls, control))
+    return negative
+
+
+def _is_active(control: Control, sigma: float, family_name: str) -> bool:
+    """Whether `sigma` is in the ControlNet's part of the sampling, both ends included."""
+    sampling = family(family_name).model_sampling
+    first = sampling.percent_to_sigma(control.start_percent)
+    last = sampling.percent_to_sigma(control.end_percent)
+    is_edge = any(math.isclose(sigma, edge, rel_tol=SIGMA_TOLERANCE) for edge in (first, last))
+    return last <= sigma <= first or (is_edge and last <= first)

@@ -1,0 +1,105 @@
+"""Node classes that put LoRAs on models: the handle's patch set grows, and the file gets a node.
+
+That node looks at the file and has it read while other nodes run; every node that uses the patched
+model waits for it (`Lowering.add`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ..catalog import Catalog
+from ..errors import ModelFileProblem
+from ..handles import FileIdentity, ModelRef, Patch
+from ..types import CLIP, MODEL
+from .base import NodeClass
+from .lowering import Handle, Lowering, Value
+from .schema import FileChoices, InputSpec, NodeSchema, combo, number, ports, socket
+
+LORAS: Final = FileChoices(kind="loras")
+
+
+def _strength(name: str) -> InputSpec:
+    return number(name, default=1.0, min=-100.0, max=100.0, step=0.01)
+
+
+class _LoraClass(NodeClass):
+    """What the classes share: the file is looked at before anything runs."""
+
+    def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
+        if "lora_name" not in literals:
+            return {}
+        try:
+            catalog.file(LORAS.kind, literals["lora_name"])
+        except ModelFileProblem as problem:
+            return {"lora_name": problem.message}
+        return {}
+
+
+class LoraLoader(_LoraClass):
+    """A LoRA on a denoiser and its text encoder, each at a strength of its own."""
+
+    schema = NodeSchema(
+        class_type="LoraLoader",
+        display_name="Load LoRA",
+        category="loaders",
+        inputs=(
+            socket("model", MODEL),
+            socket("clip", CLIP),
+            combo("lora_name", LORAS, {}),
+            _strength("strength_model"),
+            _strength("strength_clip"),
+        ),
+        outputs=ports(MODEL=MODEL, CLIP=CLIP),
+    )
+
+    def lower(self, node: Lowering) -> tuple[Value, ...]:
+        node.require("lora_name", "strength_model", "strength_clip")
+        return _patched(node, {"model": "strength_model", "clip": "strength_clip"})
+
+
+class LoraLoaderModelOnly(_LoraClass):
+    """A LoRA on a denoiser."""
+
+    schema = NodeSchema(
+        class_type="LoraLoaderModelOnly",
+        display_name="LoraLoaderModelOnly",
+        category="loaders",
+        inputs=(
+            socket("model", MODEL, is_bare=True),
+            combo("lora_name", LORAS, None),
+            _strength("strength_model"),
+        ),
+        outputs=ports(MODEL=MODEL),
+    )
+
+    def lower(self, node: Lowering) -> tuple[Value, ...]:
+        node.require("lora_name", "strength_model")
+        return _patched(node, {"model": "strength_model"})
+
+
+def _patched(node: Lowering, strengths: Mapping[str, str]) -> tuple[Value, ...]:
+    """The models of the inputs named first, each patched at the strength named second.
+
+    At strength 0 a model stays what it is, and where all are 0 the file is not looked at.
+    """
+    models = {name: node.model(name) for name in strengths}
+    given = {name: node.number(strength) for name, strength in strengths.items()}
+    if not any(given.values()):
+        return tuple(Handle(ref=ref) for ref in models.values())
+    try:
+        file = node.catalog.file(LORAS.kind, node.text("lora_name"))
+    except ModelFileProblem as problem:
+        raise node.refusal("lora_name", problem.message) from problem
+    node.add_patch(file)
+    return tuple(Handle(ref=_add(ref, file, given[name])) for name, ref in models.items())
+
+
+def _add(ref: ModelRef, file: FileIdentity, strength: float) -> ModelRef:
+    if not strength:
+        return ref
+    patches = (*ref.patches, Patch(file=file, strength=strength))
+    return msgspec.structs.replace(ref, patches=patches)

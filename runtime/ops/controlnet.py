@@ -1,0 +1,114 @@
+"""Bodies of ControlNet nodes: marking what one steers, and its evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import torch
+
+from ..errors import NodeFailed
+from ..sampling.calls import PlannedCall, plan_calls
+from ..values import CallResiduals, Conditioning, Residuals
+from .arguments import argument, image_argument, loaded, number
+from .base import OpCall, OpContext, OpResult
+from .resample import crop_to_aspect, resample
+from .turns import turn_of
+
+LATENT_PIXELS = 8  # pixels along one side of a latent
+HINT_CHANNELS = 3
+
+
+def cond_control(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
+    """Every entry of `conditioning` is steered by one more ControlNet, known by its `marker`."""
+    results: list[OpResult] = []
+    for call in calls:
+        marker = argument(call, "marker", str)
+        entries = tuple(
+            msgspec.structs.replace(entry, controls=(*entry.controls, marker))
+            for entry in argument(call, "conditioning", Conditioning).entries
+        )
+        results.append(OpResult(outputs=(Conditioning(entries=entries),)))
+    return results
+
+
+def controlnet(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
+    """What the ControlNet adds to the calls of one evaluation whose entries have its `marker`.
+
+    In strict mode every call is a batch of its own.
+    """
+    groups = [[call] for call in calls] if ctx.is_strict else [list(calls)]
+    results: list[OpResult] = []
+    for group in groups:
+        ctx.check_cancelled()
+        results += [OpResult(outputs=(residuals,)) for residuals in _evaluate(ctx, group)]
+    return results
+
+
+def _evaluate(ctx: OpContext, calls: Sequence[OpCall]) -> list[Residuals]:
+    """One `execute_batch` for all calls."""
+    strengths = [number(call, "strength") for call in calls]
+    requests = [
+        _requests(call) if strength else {} for call, strength in zip(calls, strengths, strict=True)
+    ]
+    given = iter(
+        loaded(ctx).execute_batch([request for own in requests for request in own.values()])
+    )
+    results: list[Residuals] = []
+    for own, strength in zip(requests, strengths, strict=True):
+        by_position = {position: _scaled(next(given), strength) for position in own}
+        length = max(own, default=-1) + 1
+        results.append(Residuals(calls=tuple(by_position.get(i) for i in range(length))))
+    return results
+
+
+def _requests(call: OpCall) -> dict[int, Mapping[str, object]]:
+    """What the model is asked, by position in the evaluation's plan."""
+    row, marker = turn_of(call).row, argument(call, "marker", str)
+    plan = plan_calls(row.x, row.sigma, row.positive, row.negative, row.cfg_scale, row.family)
+    hint = _hint_argument(call)
+    return {
+        position: _request(planned, row.x, row.sigma, hint)
+        for position, planned in enumerate(plan)
+        if marker in planned.entry.controls
+    }
+
+
+def _request(
+    planned: PlannedCall, x: torch.Tensor, sigma: float, hint: torch.Tensor
+) -> Mapping[str, object]:
+    part = planned.crop(x)
+    return {
+        "x": part,
+        "sigma": sigma,
+        "context": planned.entry.cond,
+        "hint": _fitted(hint, len(part), *part.shape[-2:]),
+    }
+
+
+def _hint_argument(call: OpCall) -> torch.Tensor:
+    """The hint pictures as [B, 3, H, W], 0 to 1."""
+    hint = image_argument(call, "hint")
+    if hint.shape[3] != HINT_CHANNELS:
+        raise NodeFailed(
+            f"the hint of a ControlNet must have {HINT_CHANNELS} channels, not {hint.shape[3]}",
+            node_id=call.node_id,
+        )
+    return hint.movedim(3, 1)
+
+
+def _fitted(hint: torch.Tensor, num_items: int, height: int, width: int) -> torch.Tensor:
+    """Hint pictures for latents of this size: cropped to their aspect, one for each item."""
+    cropped = crop_to_aspect(hint, width / height)
+    sized = resample(cropped, "nearest-exact", width * LATENT_PIXELS, height * LATENT_PIXELS)
+    return sized.repeat(math.ceil(num_items / len(sized)), 1, 1, 1)[:num_items]
+
+
+def _scaled(result: Mapping[str, object], strength: float) -> CallResiduals:
+    residuals = result["residuals"]
+    if not isinstance(residuals, CallResiduals):
+        raise TypeError(f"a ControlNet gave {type(residuals).__name__} for 'residuals'")
+    return CallResiduals(
+        down=tuple(tensor * strength for tensor in residuals.down), mid=residuals.mid * strength
+    )

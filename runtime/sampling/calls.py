@@ -1,0 +1,146 @@
+"""Which calls of the model one evaluation makes: entries that count now, each on its area.
+
+The list and its order follow from the inputs alone: a ControlNet's node and the denoiser's find the
+same calls at the same positions. Source: ComfyUI 0.8.0, `conds.json` of the goldens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import torch
+
+from ...graph_import.families import Family
+from ..values import CondEntry, Conditioning
+from .areas import Area, area_of, feathering
+from .masks import fitted, for_batch
+
+SIGMA_TOLERANCE: Final = 1e-6  # relative: ComfyUI compares float32 numbers
+
+
+@dataclass(slots=True, frozen=True)
+class PlannedCall:
+    """One call: a side's entry on the whole latents or a part of them.
+
+    Args:
+        entry: what steers the call.
+        area: (height, width, y, x) in latent units, inside the picture; None: all of it.
+        multiplier: how much the estimate counts within its side; a tensor is float32
+            [1 or B, 1, height, width] of the area.
+    """
+
+    entry: CondEntry
+    is_negative: bool
+    area: tuple[int, int, int, int] | None
+    multiplier: torch.Tensor | float
+
+    def crop(self, x: torch.Tensor) -> torch.Tensor:
+        """The call's part of latents (or of anything of their size) [..., h, w]; a view."""
+        return x if self.area is None else Area(*self.area).crop(x)
+
+
+@dataclass(slots=True, frozen=True)
+class _Placed:
+    """An entry with what the size of the latents makes of its mask and area."""
+
+    entry: CondEntry
+    mask: torch.Tensor | None
+    area: Area | None
+
+
+def plan_calls(
+    x: torch.Tensor,
+    sigma: float,
+    positive: Conditioning,
+    negative: Conditioning,
+    cfg_scale: float,
+    family: Family,
+) -> list[PlannedCall]:
+    """The calls for latents `x` [B, C, h, w] at noise level `sigma`: negative, then positive ones.
+
+    At a `cfg_scale` of exactly 1 there are no negative ones. An entry with an area has a
+    counterpart on the other side. An area beside the picture makes no call.
+    """
+    positive_side = _placed(x, positive)
+    negative_side = _placed(x, negative)
+    negative_side += _counterparts(positive_side, negative_side)
+    positive_side += _counterparts(negative_side, positive_side)
+    sides = [(True, negative_side), (False, positive_side)]
+    if cfg_scale == 1.0:
+        del sides[0]
+    return [
+        call
+        for is_negative, side in sides
+        for placed in side
+        if _is_active(placed.entry, sigma, family)
+        for call in _planned(x, placed, is_negative)
+    ]
+
+
+def _placed(x: torch.Tensor, side: Conditioning) -> list[_Placed]:
+    height, width = x.shape[-2:]
+    placed: list[_Placed] = []
+    for entry in side.entries:
+        mask = None if entry.mask is None else fitted(entry.mask, height, width)
+        placed.append(_Placed(entry, mask, area_of(entry, mask, height, width)))
+    return placed
+
+
+def _counterparts(side: Sequence[_Placed], others: Sequence[_Placed]) -> list[_Placed]:
+    """What `others` lack: their text on each area of `side` that none of them has.
+
+    The text is that of the smallest of their areas around it, or else of their first entry for the
+    whole picture.
+    """
+    added: list[_Placed] = []
+    for placed in side:
+        if placed.area is None:
+            continue
+        source = _smallest_around(placed.area, [*others, *added])
+        if source is None or source.area == placed.area:
+            continue
+        texted = msgspec.structs.replace(
+            placed.entry,
+            cond=source.entry.cond,
+            pooled=source.entry.pooled,
+            concat_latent=source.entry.concat_latent,
+            concat_mask=source.entry.concat_mask,
+        )
+        added.append(_Placed(texted, placed.mask, placed.area))
+    return added
+
+
+def _smallest_around(area: Area, others: Sequence[_Placed]) -> _Placed | None:
+    around = [other for other in others if other.area is not None and other.area.contains(area)]
+    if around:
+        return min(around, key=lambda other: other.area.size if other.area else 0)
+    return next((other for other in others if other.area is None), None)
+
+
+def _is_active(entry: CondEntry, sigma: float, family: Family) -> bool:
+    """Whether `sigma` is in the entry's part of the sampling, both ends included."""
+    first = family.model_sampling.percent_to_sigma(entry.start_percent)
+    last = family.model_sampling.percent_to_sigma(entry.end_percent)
+    is_edge = any(math.isclose(sigma, edge, rel_tol=SIGMA_TOLERANCE) for edge in (first, last))
+    return last <= sigma <= first or (is_edge and last <= first)
+
+
+def _planned(x: torch.Tensor, placed: _Placed, is_negative: bool) -> list[PlannedCall]:
+    """The entry's call; none if its area lies beside the picture."""
+    height, width = x.shape[-2:]
+    entry, area = placed.entry, placed.area
+    clipped = None if area is None else area.clipped(height, width)
+    if clipped is not None and clipped.size == 0:
+        return []
+    multiplier: torch.Tensor | float = entry.strength
+    if placed.mask is not None:
+        mask = placed.mask if clipped is None else clipped.crop(placed.mask)
+        multiplier = for_batch(mask, len(x)).unsqueeze(1) * entry.mask_strength * entry.strength
+    elif clipped is not None:
+        multiplier = feathering(clipped, height, width) * entry.strength
+    corners = None if clipped is None else (clipped.height, clipped.width, clipped.y, clipped.x)
+    return [PlannedCall(entry, is_negative, area=corners, multiplier=multiplier)]

@@ -1,0 +1,154 @@
+"""ControlNets in a real cluster: any number of them on any number of executors, the same bits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kit.base_directory import make_base
+from kit.cluster import Client, Json, ServerProcess, connect
+from kit.prompts import txt2img
+from nodeloom.runtime.models.tiny_controlnet import write_tiny_controlnet
+from PIL import Image
+
+NUM_CONTROLS = 3
+SIZE = 64
+HINT = "hint.png"
+FLAGS = ("--strict",)
+
+
+def steered(num_controls: int, *, steps: int = 4, prefix: str = "test", size: int = SIZE) -> Json:
+    """A prompt with a chain of ControlNets on both of its conditionings."""
+    prompt = txt2img(seed=3, steps=steps, prefix=prefix, size=size)
+    prompt["20"] = {"class_type": "LoadImage", "inputs": {"image": HINT}}
+    sides = (["6", 0], ["7", 0])
+    for index in range(num_controls):
+        loader, apply = f"3{index}", f"4{index}"
+        prompt[loader] = {
+            "class_type": "ControlNetLoader",
+            "inputs": {"control_net_name": f"control{index}.safetensors"},
+        }
+        prompt[apply] = {
+            "class_type": "ControlNetApplyAdvanced",
+            "inputs": {
+                "positive": sides[0],
+                "negative": sides[1],
+                "control_net": [loader, 0],
+                "image": ["20", 0],
+                "strength": 0.9,
+                "start_percent": 0.0,
+                "end_percent": 1.0 if index == 0 else 0.6,
+            },
+        }
+        sides = ([apply, 0], [apply, 1])
+    prompt["3"]["inputs"] |= {"positive": sides[0], "negative": sides[1]}
+    return prompt
+
+
+def make_steered_base(base: Path, checkpoint: Path) -> Path:
+    make_base(base, checkpoint)
+    for index in range(NUM_CONTROLS):
+        write_tiny_controlnet(
+            base / "models" / "controlnet" / f"control{index}.safetensors", seed=index
+        )
+    pixels = np.random.default_rng(0).integers(0, 255, (SIZE, SIZE, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(base / "input" / HINT)
+    return base
+
+
+async def draw(client: Client, prompt: Json) -> np.ndarray:
+    entry = await client.run(prompt)
+    assert entry["status"]["completed"], entry["status"]
+    with Image.open(io.BytesIO(await client.picture(entry, "9"))) as picture:
+        return np.asarray(picture)
+
+
+@pytest.fixture(scope="module")
+def base(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_steered_base(tmp_path_factory.mktemp("steered"), checkpoint)
+
+
+@pytest.fixture(scope="module")
+def alone(base: Path) -> list[np.ndarray]:
+    """What one executor draws, by the number of ControlNets."""
+
+    async def draw_all(url: str) -> list[np.ndarray]:
+        async with connect(url) as client:
+            return [await draw(client, steered(count)) for count in range(NUM_CONTROLS + 1)]
+
+    with ServerProcess(base, executors=1, flags=FLAGS) as server:
+        return asyncio.run(draw_all(server.url))
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def cluster(request: pytest.FixtureRequest, base: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(base, executors=request.param, flags=FLAGS) as server:
+        yield server
+
+
+def test_every_controlnet_changes_the_picture(alone: list[np.ndarray]) -> None:
+    for fewer, more in pairwise(alone):
+        assert not np.array_equal(fewer, more)
+
+
+@pytest.mark.parametrize("num_controls", range(NUM_CONTROLS + 1))
+async def test_more_executors_draw_the_same_bits(
+    num_controls: int, cluster: ServerProcess, alone: list[np.ndarray]
+) -> None:
+    async with connect(cluster.url) as client:
+        assert np.array_equal(await draw(client, steered(num_controls)), alone[num_controls])
+
+
+async def test_requests_at_once_draw_the_same_bits(
+    cluster: ServerProcess, alone: list[np.ndarray]
+) -> None:
+    async def draw_one(index: int) -> None:
+        count = index % (NUM_CONTROLS + 1)
+        async with connect(cluster.url) as client:
+            picture = await draw(client, steered(count, prefix=f"at-once-{index}"))
+        assert np.array_equal(picture, alone[count])
+
+    async with asyncio.TaskGroup() as group:
+        for index in range(6):
+            group.create_task(draw_one(index))
+
+
+async def test_the_death_of_the_controlnets_executor_costs_no_bit(
+    cluster: ServerProcess, alone: list[np.ndarray]
+) -> None:
+    """The prompt is drawn again and again until the kill hit its ControlNet's executor."""
+    async with connect(cluster.url) as client:
+        accepted = await client.submit(steered(1, steps=40, prefix="whole"))
+        await client.end_of(accepted["prompt_id"])
+        whole = await client.history(accepted["prompt_id"])
+        with Image.open(io.BytesIO(await client.picture(whole, "9"))) as picture:
+            expected = np.asarray(picture)
+        accepted = await client.submit(steered(1, steps=40, prefix="killed"))
+        await client.until(lambda m: isinstance(m, dict) and m["type"] == "progress")
+        victims = [e for e in cluster.executors() if e["running"] == "controlnet"]
+        cluster.kill_executor((victims or cluster.executors())[0])
+        await client.end_of(accepted["prompt_id"])
+        entry = await client.history(accepted["prompt_id"])
+        with Image.open(io.BytesIO(await client.picture(entry, "9"))) as picture:
+            assert np.array_equal(np.asarray(picture), expected)
+    assert entry["status"]["completed"]
+    cluster.wait_for(lambda: len(cluster.executors()) == cluster.num_executors, "its return")
+
+
+async def test_the_default_mode_is_within_one_of_255(
+    checkpoint: Path, tmp_path: Path, alone: list[np.ndarray]
+) -> None:
+    with ServerProcess(make_steered_base(tmp_path, checkpoint), executors=2) as server:
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(connect(server.url)) for _ in range(4)]
+            drawn = await asyncio.gather(
+                *(draw(client, steered(i, prefix=f"d{i}")) for i, client in enumerate(clients))
+            )
+    for picture, expected in zip(drawn, alone, strict=True):
+        assert np.abs(picture.astype(int) - expected.astype(int)).max() <= 1
