@@ -1,10 +1,10 @@
 """What a ControlNet costs on two executors: it should hide behind the denoiser, or the reverse.
 
 Executors have one thread each. A triple is one request after another: plain on one executor (the
-denoiser's time), steered on one (denoiser and ControlNet in turn), steered on two. The ideal of the
-last is the longer of both models' times: max(plain, steered - plain); its share of what was measured
-is the result. Wall time from the POST to the end marker; medians over triples. It needs two idle
-cores: CPU time per wall time of the steered request on two executors is printed for that.
+denoiser's time), steered on one (denoiser and ControlNet in turn), steered on two. The ideal of
+the last is the longer of both models' times, max(plain, steered - plain); its share of what was
+measured is the result. Wall time is from the POST to the end marker. It takes two idle cores: for
+that, the CPU time per wall time of the steered request on two executors is printed, too.
 
     python benchmarks/bench_controlnet.py [--triples 6] [--steps 20] [--size 256]
 

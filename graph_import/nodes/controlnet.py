@@ -165,6 +165,5 @@ def _identity(node: Lowering, value: Constant | Edge) -> object:
 def _steered(node: Lowering, name: str, control: Control, part: str | None) -> Steering:
     """The conditioning on `name`, its entries marked as steered by one more ControlNet."""
     given = node.steering(name)
-    marked = {"conditioning": given, "marker": control.marker}
-    (edge,) = node.add("cond_control", marked, part=part)
+    (edge,) = node.add("cond_control", {"conditioning": given, "marker": control.marker}, part=part)
     return Steering(edge=edge, controls=(*given.controls, control))

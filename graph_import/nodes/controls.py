@@ -78,7 +78,7 @@ def add_controls(
 def _with_those_for_both(node: Lowering, positive: Steering, negative: Steering) -> Steering:
     """The negative side with those ControlNets of the positive one that are for both."""
     for index, control in enumerate(c for c in positive.controls if c.is_for_both_sides):
-        marked = {"conditioning": negative, "marker": control.marker}
+        marked: Args = {"conditioning": negative, "marker": control.marker}
         (edge,) = node.add("cond_control", marked, part=f"negative-{index}")
         negative = Steering(edge=edge, controls=(*negative.controls, control))
     return negative

@@ -1,7 +1,8 @@
 """Loading: the tensors of one part of a checkpoint, and a module that takes them as its weights.
 
 Modules are made with parameters on meta and get copies of the file's mapped tensors, one by one: no
-second copy is made, and a file that is overwritten later changes nothing. Nothing may be missing or left over: half a model gives a wrong picture.
+second copy is made, and a file that is overwritten later changes nothing. Nothing may be missing or
+left over: half a model gives a wrong picture.
 Source: design notes on models, section 2.
 """
 

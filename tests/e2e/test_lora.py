@@ -54,6 +54,10 @@ def with_lora(name: str | None, *, seed: int = 5, steps: int = 4, strength: floa
 async def draw(client: Client, name: str | None) -> np.ndarray:
     entry = await client.run(with_lora(name))
     assert entry["status"]["completed"], entry["status"]
+    return await picture_of(client, entry)
+
+
+async def picture_of(client: Client, entry: Json) -> np.ndarray:
     with Image.open(io.BytesIO(await client.picture(entry, "9"))) as picture:
         return np.asarray(picture)
 
@@ -128,6 +132,20 @@ async def test_a_lora_for_another_model_fails_its_own_request_and_is_named(
     assert "flux.safetensors matches nothing" in data["exception_message"]
     async with connect(pair.url) as client:
         assert np.array_equal(await draw(client, None), alone["none"])
+
+
+async def test_an_executor_killed_between_patched_steps_costs_no_bit(
+    pair: ServerProcess, alone: dict[str, np.ndarray]
+) -> None:
+    async with connect(pair.url) as client:
+        accepted = await client.submit(with_lora("a.safetensors"))
+        await client.until(lambda m: isinstance(m, dict) and m["type"] == "progress")
+        busy = [executor for executor in pair.executors() if executor["running"]]
+        pair.kill_executor((busy or pair.executors())[0])
+        await client.end_of(accepted["prompt_id"])
+        entry = await client.history(accepted["prompt_id"])
+        assert np.array_equal(await picture_of(client, entry), alone["a"])
+    pair.wait_for(lambda: len(pair.executors()) == 2, "the executor's return")
 
 
 def refused(server: ServerProcess, name: str) -> Json:

@@ -8,9 +8,8 @@ and not while a batch reads it, a request starts and ends once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
-from nodeloom.graph_import.handles import ModelKey, Patch
+from kit.worker import Worker
 from nodeloom.graph_import.ir import Graph, Node, NodeId
 from nodeloom.graph_import.types import CONDITIONING, INT, MASK
 from nodeloom.runtime.ids import ExecutorId, RequestId, TensorId
@@ -22,9 +21,7 @@ from nodeloom.runtime.protocol import (
     CallLost,
     CallResult,
     ErrorReport,
-    ModelLoaded,
     NodeCall,
-    PatchesSwitched,
     RunBatch,
     ScalarValue,
     TensorKey,
@@ -60,37 +57,6 @@ from nodeloom.runtime.scheduler.scheduler import Scheduler, SchedulerConfig
 
 INLINE_TYPES = (MASK, CONDITIONING)  # of which tensors are small enough here to travel in the ref
 SHAPE = (1, 4, 512, 512)  # float32: 4 MiB
-
-
-@dataclass
-class Worker:
-    """One incarnation of an executor: what it runs, which tensors and models it has."""
-
-    executor: ExecutorId
-    incarnation: str
-    batch: RunBatch | None = None
-    is_cancelled: bool = False
-    arrived: dict[AwaitedValue, ValueRef] = field(default_factory=dict)  # for its batch
-    store: set[TensorKey] = field(default_factory=set)  # made here, or fetched
-    known: set[TensorKey] = field(default_factory=set)  # made here, or sent here
-    resident: dict[ModelKey, tuple[Patch, ...]] = field(default_factory=dict)  # with its patches
-    num_tensors: int = 0
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether its batch can't go on before a value comes."""
-        if self.batch is None or self.is_cancelled:
-            return False
-        inputs = [item.value for call in self.batch.calls for item in call.inputs]
-        return any(isinstance(v, AwaitedValue) and v not in self.arrived for v in inputs)
-
-    def values(self, call: NodeCall) -> list[ValueRef]:
-        """The inputs of a call that are known here by now."""
-        given = [
-            self.arrived.get(v, v) if isinstance(v, AwaitedValue) else v
-            for v in (item.value for item in call.inputs)
-        ]
-        return [value for value in given if not isinstance(value, AwaitedValue)]
 
 
 class Plant:
@@ -183,14 +149,7 @@ class Plant:
         worker = self.workers[ExecutorId(name)]
         batch = worker.batch
         assert batch is not None, f"{name} runs nothing"
-        loaded, switched = [], []
-        ref = batch.model
-        if ref is not None and ref.key not in worker.resident:
-            worker.resident[ref.key] = ()
-            loaded.append(ModelLoaded(key=ref.key, seconds_s=load_s, num_bytes=1))
-        if ref is not None and ref.patches != worker.resident[ref.key]:
-            worker.resident[ref.key] = ref.patches
-            switched.append(PatchesSwitched(key=ref.key, patches=ref.patches, seconds_s=switch_s))
+        loaded, switched = worker.take_model(batch.model, load_s, switch_s)
         results = [self._result(worker, call, result or self.succeed(name)) for call in batch.calls]
         worker.batch = None
         return BatchReported(
@@ -199,9 +158,9 @@ class Plant:
             batch_id=batch.batch_id,
             results=tuple(results),
             resident=tuple(worker.resident),
-            loaded=tuple(loaded),
+            loaded=loaded,
             run_s=run_s + load_s * len(loaded) + switch_s * len(switched),
-            switched=tuple(switched),
+            switched=switched,
         )
 
     def fetch(self, name: str) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kit.loras import write_lora
 from nodeloom.graph_import.errors import ModelFileProblem
 from nodeloom.graph_import.handles import Role
 from nodeloom.runtime.config import Settings
+from nodeloom.runtime.models.weight_files import identify
 from nodeloom.server.catalog import FolderCatalog
 from nodeloom.server.files import Folders, prepare_folders
 from nodeloom.server.model_paths import ModelPaths
@@ -72,3 +74,15 @@ def test_a_file_in_a_subfolder_has_its_identity(catalog: FolderCatalog, models: 
     save_file(VAE, path)
     file = catalog.file("embeddings", "sub/style.safetensors")
     assert (file.path, file.size_bytes) == (str(path.resolve()), path.stat().st_size)
+
+
+def test_a_lora_is_looked_at_when_it_is_named(catalog: FolderCatalog, models: Path) -> None:
+    path = models / "loras" / "style.safetensors"
+    write_lora(path)
+    assert catalog.file("loras", "style.safetensors") == identify(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ModelFileProblem, match=r"style\.safetensors.*truncated"):
+        catalog.file("loras", "style.safetensors")
+    save_file(VAE, path)
+    with pytest.raises(ModelFileProblem, match="this is no LoRA"):
+        catalog.file("loras", "style.safetensors")

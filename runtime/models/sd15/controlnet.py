@@ -27,6 +27,7 @@ from ..checkpoint import (
 )
 from ..headers import CONTROLNET_PREFIX
 from ..ldm_unet import encoder_config, unet_name
+from .hint_embedding import HintEmbedding
 from .unet_calls import UnetCall, groups_of, tensor_of, unet_inputs
 
 PREFIXES: Final = (CONTROLNET_PREFIX, "")
@@ -67,6 +68,8 @@ class ControlNet(Model):
             check=check,
         )
         self._num_bytes = count_bytes(self._module)
+        self._hints = HintEmbedding(self._module.controlnet_cond_embedding)
+        self._module.controlnet_cond_embedding = torch.nn.Identity()  # it gets embeddings
 
     @property
     def num_bytes(self) -> int:
@@ -95,15 +98,11 @@ class ControlNet(Model):
 
     def _forward(self, calls: Sequence[UnetCall]) -> list[CallResiduals]:
         inputs = unet_inputs(calls, family(self.ref.key.family).model_sampling)
-        hint = torch.cat([self._hint(call) for call in calls])
-        module = self._module
-        down, mid = inputs.forward(
-            module,
-            controlnet_cond=hint.to(module.device, module.dtype),
-            return_dict=False,
-        )
+        hints = torch.cat([self._hints.of(self._hint(call)) for call in calls])
+        down, mid = inputs.forward(self._module, controlnet_cond=hints, return_dict=False)
         parts = [
-            torch.split(tensor.to("cpu", torch.float32), inputs.counts) for tensor in [*down, mid]
+            torch.split(tensor.to("cpu", torch.float32), list(inputs.counts))
+            for tensor in [*down, mid]
         ]
         return [
             CallResiduals(down=tuple(own[:-1]), mid=own[-1]) for own in zip(*parts, strict=True)
@@ -117,7 +116,7 @@ class ControlNet(Model):
             raise NodeFailed(
                 f"the hint of a ControlNet must be {list(wanted)} here, not {list(hint.shape)}"
             )
-        return hint
+        return hint.to(self._module.device, self._module.dtype)
 
 
 def _cldm_config(weights: Weights) -> dict[str, Any]:

@@ -115,5 +115,5 @@ class Denoiser(Model):
             noise_pred = inputs.forward(self._module).sample.to("cpu", torch.float32)
         return [
             sampling.denoised(tensor_of(call, "x"), part, cast(float, call["sigma"]))
-            for call, part in zip(calls, torch.split(noise_pred, inputs.counts), strict=True)
+            for call, part in zip(calls, torch.split(noise_pred, list(inputs.counts)), strict=True)
         ]

@@ -32,7 +32,7 @@ class UnetInputs:
     x: torch.Tensor
     timesteps: torch.Tensor
     context: torch.Tensor
-    counts: tuple[int, ...]
+    counts: list[int]
 
     def forward(self, module: Any, **more: object) -> Any:
         """Call the module, in its dtype and on its device."""
@@ -74,7 +74,7 @@ def unet_inputs(calls: Sequence[UnetCall], sampling: DiscreteModelSampling) -> U
     """The inputs of one forward pass for a group of calls."""
     xs = [tensor_of(call, "x") for call in calls]
     sigmas = [cast(float, call["sigma"]) for call in calls]
-    counts = tuple(len(x) for x in xs)
+    counts = [len(x) for x in xs]
     scaled = [x * sampling.input_scale(sigma) for x, sigma in zip(xs, sigmas, strict=True)]
     timesteps = [
         torch.full((count,), float(sampling.timestep(sigma)))

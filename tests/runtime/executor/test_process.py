@@ -212,6 +212,7 @@ def test_models_are_loaded_once_and_dropped_on_demand(
     pair: Pair, refs: dict[Role, ModelRef]
 ) -> None:
     executor, ref = pair[0], refs[Role.TEXT_ENCODER]
+    executor.send(DropModels())  # what another test may have loaded
     first = executor.run(run_batch("text_encode", node_call("a", text="a cat"), model=ref))
     assert [loaded.key for loaded in first.loaded] == [ref.key]
     assert first.loaded[0].num_bytes > 0

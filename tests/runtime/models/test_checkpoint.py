@@ -10,7 +10,7 @@ import pytest
 import torch
 from kit.checkpoints import SD15_ROLES, load_model, model_ref
 from nodeloom.graph_import.errors import ModelFileProblem
-from nodeloom.graph_import.handles import Patch, Role
+from nodeloom.graph_import.handles import Role
 from nodeloom.runtime.errors import Cancelled
 from nodeloom.runtime.models.headers import DENOISER_PREFIX, SD15_TEXT_PREFIX, VAE_PREFIX
 from nodeloom.runtime.models.registry import build
@@ -162,13 +162,6 @@ def test_the_bytes_of_a_model_are_known_before_it_is_loaded(checkpoint: Path, ro
     model.load("cpu")
     assert model.num_bytes <= expected + 77 * 8  # a table of positions that no file need hold
     assert model.num_bytes >= 0.99 * expected
-
-
-def test_what_cannot_be_applied_is_refused(checkpoint: Path) -> None:
-    ref = model_ref(checkpoint, Role.DENOISER)
-    patched = type(ref)(key=ref.key, patches=(Patch(file=ref.key.file, strength=1.0),))
-    with pytest.raises(ModelFileProblem, match="can't be applied"):
-        build(patched)
 
 
 @pytest.mark.parametrize("role", [Role.DENOISER, Role.VAE])

@@ -15,6 +15,8 @@ from nodeloom.graph_import.model import Model
 from nodeloom.runtime.errors import NodeFailed
 from nodeloom.runtime.models.headers import inspect_part
 from nodeloom.runtime.models.registry import build
+from nodeloom.runtime.models.sd15 import hint_embedding
+from nodeloom.runtime.models.sd15.hint_embedding import HintEmbedding
 from nodeloom.runtime.models.tiny import SLOW, write_tiny_sd15
 from nodeloom.runtime.models.tiny_controlnet import controlnet_spec, write_tiny_controlnet
 from nodeloom.runtime.models.weight_spec import materialise
@@ -106,7 +108,10 @@ def test_it_gives_the_recorded_residuals(controlnet: Model) -> None:
 
 def test_a_file_under_its_own_names_gives_the_same(controlnet: Any, tmp_path: Path) -> None:
     path = tmp_path / "own.safetensors"
-    save_file({k: v.contiguous() for k, v in controlnet._module.state_dict().items()}, path)
+    own = controlnet._module.state_dict()
+    embedding = controlnet._hints._embed.state_dict()
+    own |= {f"controlnet_cond_embedding.{name}": tensor for name, tensor in embedding.items()}
+    save_file({name: tensor.contiguous() for name, tensor in own.items()}, path)
     one = with_hint(call(noise(1, 4, 8, 16)))
     same = residuals(load_controlnet(path), one)
     assert all(map(torch.equal, tensors(same), tensors(residuals(controlnet, one))))
@@ -125,6 +130,37 @@ def test_calls_of_any_shape_give_what_they_give_alone(controlnet: Model) -> None
             tensors(together), tensors(residuals(controlnet, one)), strict=True
         ):
             assert_close(tensor, alone)
+
+
+def test_a_hint_is_looked_at_once_and_again_when_it_is_another(folder: Path) -> None:
+    model: Any = load_controlnet(folder / "control.safetensors")
+    looks: list[int] = []
+    hook = model._hints._embed.register_forward_hook(lambda *_: looks.append(1))
+    one, other = (with_hint(call(noise(1, 4, 8, 8)), seed=seed) for seed in (2, 3))
+    first, again = (residuals(model, one) for _ in range(2))
+    assert all(map(torch.equal, tensors(first), tensors(again)))
+    assert len(looks) == 1
+    model.execute_batch([one, other, {**one, "context": noise(1, 77, 64, seed=9)}])
+    assert len(looks) == 2
+    assert not torch.equal(residuals(model, other).mid, first.mid)
+    assert len(looks) == 2
+    hook.remove()
+
+
+def test_hints_are_remembered_within_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+
+    def embed(hint: torch.Tensor) -> torch.Tensor:
+        looks.append(hint.mean().item())
+        return hint * 2
+
+    monkeypatch.setattr(hint_embedding, "MAX_BYTES", 2 * 2 * 400)
+    hints = HintEmbedding(embed)
+    a, b, c = (torch.full((100,), float(value)) for value in (1, 2, 3))
+    for hint in (a, b, a, c, a, b):
+        assert torch.equal(hints.of(hint), hint * 2)
+        assert hints.num_bytes <= 2 * 2 * 400
+    assert looks == [1.0, 2.0, 3.0, 2.0]  # b, used longest ago, made room for c
 
 
 def test_taking_residuals_late_changes_no_bit(controlnet: Model, denoiser: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kit import commands
 from kit.base_directory import make_base, make_checkpoint
+from kit.loras import write_lora
 from kit.prompts import TINY, txt2img
 
 
@@ -85,3 +86,26 @@ def test_torch_is_not_imported(base: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=commands.LIMIT_S
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_lora_is_a_node_that_the_users_of_the_patched_models_wait_for(base: Path) -> None:
+    write_lora(base / "models" / "loras" / "style.safetensors")
+    prompt = txt2img(steps=1)
+    prompt["10"] = {
+        "class_type": "LoraLoader",
+        "inputs": {
+            "model": ["4", 0],
+            "clip": ["4", 1],
+            "lora_name": "style.safetensors",
+            "strength_model": 0.8,
+            "strength_clip": 0.0,
+        },
+    }
+    prompt["3"]["inputs"]["model"] = ["10", 0]
+    prompt["6"]["inputs"]["clip"] = ["10", 1]
+    text = plan(base, prompt).stdout
+    assert "LoraLoader #10\n    depth  0  10  patch_fetch" in text
+    assert f"denoise  [sd15/denoiser:{TINY} + style.safetensors@0.8]" in text
+    assert "patch_0 <- 10" in text
+    assert f"text_encode  [sd15/text_encoder:{TINY}]" in text
+    assert "style.safetensors: 0.1 MB, for patch" in text
