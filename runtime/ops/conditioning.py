@@ -12,11 +12,10 @@ import msgspec
 import torch
 
 from ..errors import NodeFailed
-from ..values import CondEntry, Conditioning
+from ..values import LATENT_PIXELS, CondEntry, Conditioning
 from .arguments import argument, mask_argument, number
 from .base import OpCall, OpContext, OpResult
 
-LATENT_PIXELS: Final = 8  # pixels along one side of a latent
 MAX_ENTRIES: Final = 1024  # combining with itself doubles them
 MAX_TOKENS: Final = 77 * 256  # and concatenating with itself these
 MAX_CONDITIONING_BYTES: Final = 2**30

@@ -10,13 +10,12 @@ import torch
 
 from ..errors import NodeFailed
 from ..sampling.calls import PlannedCall, plan_calls
-from ..values import CallResiduals, Conditioning, Residuals
+from ..values import LATENT_PIXELS, CallResiduals, Conditioning, Residuals
 from .arguments import argument, image_argument, loaded, number
 from .base import OpCall, OpContext, OpResult
 from .resample import crop_to_aspect, resample
 from .turns import turn_of
 
-LATENT_PIXELS = 8  # pixels along one side of a latent
 HINT_CHANNELS = 3
 
 

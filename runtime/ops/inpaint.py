@@ -6,19 +6,16 @@ Source: ComfyUI 0.8.0, `inpaint.json` of the goldens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 import torch
 
 from ..sampling.masks import fitted, for_batch
-from ..values import Conditioning, Latent
+from ..values import LATENT_PIXELS, Conditioning, Latent
 from .arguments import argument, image_argument, loaded, mask_argument
 from .base import OpCall, OpContext, OpResult
 from .conditioning import limited
 from .latent import one_by_one
-
-LATENT_PIXELS: Final = 8  # pixels along one side of a latent
 
 
 def set_noise_mask(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:

@@ -19,12 +19,11 @@ from ..sampling.latent_format import from_denoiser_space, noised_start, to_denoi
 from ..sampling.noise import NoiseStream, initial_noise, sampler_generator
 from ..sampling.noise_mask import latent_mask, masked_estimate
 from ..sampling.preview import PREVIEW_METHODS, preview_jpeg
-from ..values import KeptPicture, Latent, SamplingRun
+from ..values import LATENT_PIXELS, KeptPicture, Latent, SamplingRun
 from .arguments import argument, loaded
 from .base import OpCall, OpContext, OpResult
 from .turns import Turn, family_argument, sigmas_argument, turn_of
 
-LATENT_PIXELS: Final = 8  # pixels along one side of a latent
 EMPTY_LATENT_CHANNELS: Final = 4
 MAX_LATENT_BYTES: Final = 2**31
 

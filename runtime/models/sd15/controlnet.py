@@ -15,7 +15,7 @@ from ....graph_import import types
 from ....graph_import.families import family
 from ....graph_import.model import Model
 from ...errors import NodeFailed
-from ...values import CallResiduals
+from ...values import LATENT_PIXELS, CallResiduals
 from ..checkpoint import (
     Check,
     Weights,
@@ -31,7 +31,6 @@ from .hint_embedding import HintEmbedding
 from .unet_calls import UnetCall, groups_of, tensor_of, unet_inputs
 
 PREFIXES: Final = (CONTROLNET_PREFIX, "")
-LATENT_PIXELS: Final = 8
 _HINT_BLOCK: Final = re.compile(r"input_hint_block\.(\d+)\.(weight|bias)")
 
 
