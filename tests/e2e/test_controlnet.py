@@ -75,24 +75,23 @@ async def draw(client: Client, prompt: Json) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def base(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_steered_base(tmp_path_factory.mktemp("steered"), checkpoint)
-
-
-@pytest.fixture(scope="module")
-def alone(base: Path) -> list[np.ndarray]:
+def alone(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
     """What one executor draws, by the number of ControlNets."""
 
     async def draw_all(url: str) -> list[np.ndarray]:
         async with connect(url) as client:
             return [await draw(client, steered(count)) for count in range(NUM_CONTROLS + 1)]
 
+    base = make_steered_base(tmp_path_factory.mktemp("alone"), checkpoint)
     with ServerProcess(base, executors=1, flags=FLAGS) as server:
         return asyncio.run(draw_all(server.url))
 
 
 @pytest.fixture(scope="module", params=[2, 3])
-def cluster(request: pytest.FixtureRequest, base: Path) -> Iterator[ServerProcess]:
+def cluster(
+    request: pytest.FixtureRequest, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    base = make_steered_base(tmp_path_factory.mktemp("cluster"), checkpoint)
     with ServerProcess(base, executors=request.param, flags=FLAGS) as server:
         yield server
 
