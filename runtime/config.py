@@ -92,6 +92,7 @@ class ExecutorSettings(msgspec.Struct, frozen=True, kw_only=True):
     saves_directory: Path
     is_metadata_disabled: bool
     preview_size: int
+    log_level: str
 
 
 class _Option(msgspec.Struct, frozen=True, kw_only=True):

@@ -130,6 +130,7 @@ class Supervisor:
             saves_directory=settings.saves_directory,
             is_metadata_disabled=settings.disable_metadata,
             preview_size=settings.preview_size,
+            log_level=settings.log_level,
         )
 
 

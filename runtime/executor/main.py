@@ -44,7 +44,7 @@ def main() -> int:
     )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's business
     die_with_parent()
-    setup_logging("INFO", settings.executor)
+    setup_logging(settings.log_level, settings.executor)
     set_environment(settings)
     try:
         run(settings)

@@ -58,6 +58,7 @@ class Bench:
             saves_directory=folder,
             is_metadata_disabled=False,
             preview_size=64,
+            log_level="INFO",
         )
         self.is_cancelled = False
 
