@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -20,7 +21,10 @@ from ..uploads import keep, staging_file
 
 MAX_FIELDS: Final = 64
 MAX_FIELD_BYTES: Final = 64 * 1024
+CHUNK_TIMEOUT_S = 60.0
 _CHUNK_BYTES: Final = 256 * 1024
+
+T = TypeVar("T")
 
 
 class _Refused(Exception):
@@ -58,6 +62,8 @@ async def post_upload_image(request: web.Request) -> web.Response:
         answer = await asyncio.to_thread(_store, form, folders)
     except (_Refused, UnsafeName, ValueError, HttpProcessingError):  # the last two: broken forms
         return web.Response(status=400)
+    except TimeoutError:
+        return web.Response(status=408)
     finally:
         await asyncio.to_thread(form.staged.unlink, missing_ok=True)
     return web.json_response(answer)
@@ -78,7 +84,7 @@ async def _read_form(request: web.Request, form: _Form) -> None:
     room = _Room(request.client_max_size)
     reader = await request.multipart()
     for _ in range(MAX_FIELDS):
-        part = await reader.next()
+        part = await _in_time(reader.next())
         if part is None:
             return
         if not isinstance(part, BodyPartReader):
@@ -114,15 +120,21 @@ class _Room:
             raise web.HTTPRequestEntityTooLarge(self._limit)
 
 
+async def _in_time(reading: Awaitable[T]) -> T:
+    """A client that stops in mid-upload must not hold its file for ever. Raises: TimeoutError."""
+    async with asyncio.timeout(CHUNK_TIMEOUT_S):
+        return await reading
+
+
 async def _copy(part: BodyPartReader, file: BinaryIO, room: _Room) -> None:
-    while chunk := await part.read_chunk(_CHUNK_BYTES):
+    while chunk := await _in_time(part.read_chunk(_CHUNK_BYTES)):
         room.take(len(chunk))
         await asyncio.to_thread(file.write, chunk)
 
 
 async def _text(part: BodyPartReader, room: _Room) -> str:
     text = bytearray()
-    while chunk := await part.read_chunk():
+    while chunk := await _in_time(part.read_chunk()):
         room.take(len(chunk))
         text += chunk
         if len(text) > MAX_FIELD_BYTES:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import aiohttp
 import pytest
 from kit.recorded import entries
 from nodeloom.runtime.config import Settings
+from nodeloom.server.routes import upload
 
 BOUNDARY = "recboundary"
 
@@ -36,7 +39,7 @@ def raw_body(filename: str, content: bytes = b"x") -> bytes:
     )
 
 
-async def post_raw(client: Any, body: bytes) -> Any:
+async def post_raw(client: Any, body: bytes | AsyncIterator[bytes]) -> Any:
     headers = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
     return await client.post("/upload/image", data=body, headers=headers)
 
@@ -138,3 +141,20 @@ async def test_a_form_of_too_many_or_too_long_fields_is_refused(client: Any) -> 
     long.add_field("subfolder", "x" * 100_000)
     for form in (many, long):
         assert (await client.post("/upload/image", data=form)).status == 400
+
+
+async def test_an_upload_that_stops_halfway_is_ended_and_leaves_nothing(
+    client: Any, server_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "CHUNK_TIMEOUT_S", 0.3)
+    whole = raw_body("half.png", b"x" * 1000)
+    stopped = asyncio.Event()
+
+    async def half() -> AsyncIterator[bytes]:
+        yield whole[:500]
+        await stopped.wait()
+
+    answer = await post_raw(client, half())
+    stopped.set()
+    assert answer.status == 408
+    assert list(server_settings.input_directory.iterdir()) == []
