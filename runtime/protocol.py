@@ -121,7 +121,10 @@ class DropModels(Message, frozen=True, kw_only=True):
 
 
 class Shutdown(Message, frozen=True, kw_only=True):
-    """Coordinator -> executor: exit after the running batch is cancelled."""
+    """To an executor: exit after the running batch is cancelled.
+
+    Our own server ends its children with SIGTERM, which does the same.
+    """
 
 
 class Hello(Message, frozen=True, kw_only=True):

@@ -104,12 +104,6 @@ def split_annotation(name: str) -> tuple[str, FolderKind | None]:
     return name, None
 
 
-def prepare_folders(settings: Settings) -> None:
-    """Create the folders of a server and empty `temp`. Raises: SettingsProblem."""
-    make_folders(settings)
-    empty_temp(settings)
-
-
 def make_folders(settings: Settings) -> None:
     """Create the folders of a server but `temp`. Raises: SettingsProblem."""
     try:

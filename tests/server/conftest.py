@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from nodeloom.runtime.config import Settings, read_settings
 from nodeloom.server.app import Front, build_front
-from nodeloom.server.files import prepare_folders
+from nodeloom.server.files import empty_temp, make_folders
 
 Client = TestClient[web.Request, web.Application]
 
@@ -26,7 +26,8 @@ def server_settings(tmp_path: Path) -> Settings:
 @contextlib.asynccontextmanager
 async def started(settings: Settings) -> AsyncIterator[Front]:
     """A server without executors: requests are accepted and wait."""
-    prepare_folders(settings)
+    make_folders(settings)
+    empty_temp(settings)
     front = build_front(settings)
     await front.coordinator.start()
     try:

@@ -12,7 +12,7 @@ from nodeloom.graph_import.handles import Role
 from nodeloom.runtime.config import Settings
 from nodeloom.runtime.models.weight_files import identify
 from nodeloom.server.catalog import FolderCatalog
-from nodeloom.server.files import Folders, prepare_folders
+from nodeloom.server.files import Folders, empty_temp, make_folders
 from nodeloom.server.model_paths import ModelPaths
 from safetensors.numpy import save_file
 
@@ -21,7 +21,8 @@ VAE = {"decoder.conv_in.weight": np.zeros((8, 4, 3, 3), np.float16)}
 
 @pytest.fixture
 def models(server_settings: Settings) -> Path:
-    prepare_folders(server_settings)
+    make_folders(server_settings)
+    empty_temp(server_settings)
     for kind in ("vae", "upscale_models", "embeddings/sub"):
         (server_settings.base_directory / "models" / kind).mkdir(parents=True, exist_ok=True)
     return server_settings.base_directory / "models"

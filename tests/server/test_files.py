@@ -14,7 +14,7 @@ from nodeloom.server.files import (
     FolderKind,
     UnsafeName,
     empty_temp,
-    prepare_folders,
+    make_folders,
     resolve_under,
     split_annotation,
 )
@@ -103,7 +103,8 @@ def test_an_annotation_goes_with_one_character_before_it(
 
 
 def test_folders_are_made_and_our_own_is_private(server_settings: Settings) -> None:
-    prepare_folders(server_settings)
+    make_folders(server_settings)
+    empty_temp(server_settings)
     assert server_settings.input_directory.is_dir()
     assert server_settings.output_directory.is_dir()
     assert server_settings.state_directory.stat().st_mode & 0o777 == 0o700

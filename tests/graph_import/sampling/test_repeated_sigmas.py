@@ -1,0 +1,32 @@
+"""A schedule may repeat a sigma (few distinct timesteps, many steps): a step of no length."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nodeloom.graph_import.families import family
+from nodeloom.graph_import.sampling.base import SamplerState
+from nodeloom.graph_import.sampling.samplers import SAMPLER_NAMES, sampler
+from nodeloom.graph_import.sampling.schedules import ksampler_sigmas
+
+
+def drawn(name: str, sigmas: tuple[float, ...]) -> np.ndarray:
+    """Sample with a denoiser that always says 0.25, without sampler noise."""
+    state = SamplerState(x=np.linspace(-1.0, 1.0, 16) * sigmas[0])
+    for evaluation in sampler(name).plan(sigmas):
+        denoised = np.full(16, 0.25)
+        state = sampler(name).update(state, denoised, evaluation, sigmas, np.zeros_like)
+    return np.asarray(state.x)
+
+
+@pytest.mark.parametrize("name", SAMPLER_NAMES)
+def test_a_step_of_no_length_changes_nothing(name: str) -> None:
+    repeated = (4.0, 2.0, 2.0, 2.0, 1.0, 1.0, 0.0)
+    assert np.allclose(drawn(name, repeated), 0.25)
+
+
+@pytest.mark.parametrize("name", SAMPLER_NAMES)
+def test_a_schedule_that_repeats_sigmas_can_be_sampled(name: str) -> None:
+    sigmas = ksampler_sigmas(family("sd15").model_sampling, "simple", 20, 0.01, name)
+    assert len(set(sigmas)) < len(sigmas)
+    assert np.isfinite(drawn(name, sigmas)).all()
