@@ -32,6 +32,7 @@ from nodeloom.runtime.ids import RequestId  # noqa: E402
 from nodeloom.runtime.models.registry import build  # noqa: E402
 from nodeloom.runtime.ops.base import Folders, OpCall, OpContext  # noqa: E402
 from nodeloom.runtime.ops.registry import body  # noqa: E402
+from nodeloom.runtime.sampling.preview import Previews  # noqa: E402
 from nodeloom.server.catalog import FolderCatalog  # noqa: E402
 from nodeloom.server.files import Folders as ServerFolders  # noqa: E402
 from nodeloom.server.model_paths import ModelPaths  # noqa: E402
@@ -71,7 +72,7 @@ class Monolith:
                 folders=self._folders,
                 check_cancelled=lambda: None,
                 is_strict=False,
-                preview_size=512,
+                previews=Previews(512, (), "cpu"),
                 is_metadata_disabled=False,
             )
             arguments = dict(node.params)

@@ -7,6 +7,7 @@ message for people and JSON-able `details`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 
 import msgspec
 
@@ -55,6 +56,80 @@ class ImportRejected(NodeloomError):
         self.text = details
         self.problems = tuple(problems)
         self.dependent_outputs = dict(dependent_outputs or {})
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a workflow's Python text."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Fault(StrEnum):
+    """What can be wrong with a workflow that is written in Python."""
+
+    WRONG_TYPE = "wrong_type"
+    WRONG_VALUE = "wrong_value"  # the type is right, the value is not allowed
+    MISSING_INPUT = "missing_input"
+    UNKNOWN_INPUT = "unknown_input"
+    DUPLICATE_NAME = "duplicate_name"
+    FOREIGN_VALUE = "foreign_value"  # of another workflow
+    UNUSED_MODEL = "unused_model"
+    NO_OUTPUT = "no_output"
+    NO_SCOPE = "no_scope"  # not inside a workflow, or inside two
+    USED_AS_DATA = "used_as_data"  # a placeholder where Python needs a value
+    NEEDS_VALUE = "needs_value"  # a structural input without value and default
+    CYCLE = "cycle"  # a workflow that contains itself
+    TOO_LARGE = "too_large"
+    BAD_MODEL = "bad_model"  # a model class of a user's own that can't be a node
+    FAILED = "failed"  # the Python text itself raised
+
+
+class CompositionError(NodeloomError):
+    """A workflow in Python that makes no sense, at the line that says so.
+
+    `details` hold fault, file, line, and (of types) expected and received.
+    """
+
+    code = "composition_error"
+
+    def __init__(self, message: str, fault: Fault, place: Place, **details: object) -> None:
+        super().__init__(
+            f"{place}: {message}", fault=str(fault), file=place.file, line=place.line, **details
+        )
+        self.fault = fault
+        self.place = place
+
+
+class InvocationProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason why a workflow can't run with the values that it was given.
+
+    Args:
+        input: the workflow's input that is to blame, if one is.
+        place: the line of the workflow that the value reaches, if it gets that far.
+    """
+
+    input: str | None
+    reason: str
+    place: Place | None = None
+
+
+class InvocationRejected(NodeloomError):
+    """A workflow was given values that it can't run with; carries all problems, not the first."""
+
+    code = "invocation_rejected"
+
+    def __init__(self, workflow: str, problems: Sequence[InvocationProblem]) -> None:
+        lines = [f"{p.input}: {p.reason}" if p.input else p.reason for p in problems]
+        super().__init__(
+            f"{workflow}: " + "; ".join(lines),
+            workflow=workflow,
+            problems=msgspec.to_builtins(problems),
+        )
+        self.problems = tuple(problems)
 
 
 class ModelFileProblem(NodeloomError):

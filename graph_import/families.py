@@ -24,6 +24,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
         latent_rgb_factors: [latent_channels][3], a linear map from denoised latents (in the
             denoiser's space) to red, green and blue in -1 to 1, for previews.
         latent_rgb_bias: [3], added to it.
+        taesd_decoder_name: the tiny decoder of previews; a file of `vae_approx`, without suffix.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     shift_factor: float
     latent_rgb_factors: tuple[tuple[float, float, float], ...]
     latent_rgb_bias: tuple[float, float, float]
+    taesd_decoder_name: str
 
 
 @cache
@@ -50,6 +52,7 @@ def _families() -> Mapping[str, Family]:
             (-0.212, -0.2616, -0.7177),
         ),
         latent_rgb_bias=(0.0, 0.0, 0.0),
+        taesd_decoder_name="taesd_decoder",
     )
     return MappingProxyType({sd15.name: sd15})
 

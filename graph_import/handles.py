@@ -23,6 +23,7 @@ class Role(StrEnum):
     VAE = "vae"
     CONTROLNET = "controlnet"
     UPSCALER = "upscaler"
+    USER = "user"  # a model class of a user's own
 
 
 class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,16 +34,47 @@ class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
     mtime_ns: int
 
 
-class ModelKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Identity of loaded weights: equal keys share one replica."""
+class IoSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A declared input or output; a deferred input is fetched where `execute` first uses it."""
+
+    name: str
+    type: str
+    is_deferred: bool = False
+
+
+class UserClass(msgspec.Struct, frozen=True, kw_only=True):
+    """A model class of a user's own, in a Python file with exactly this content.
+
+    Args:
+        name: of the class, at the top of the file.
+        sha256: of the file's bytes, as hex digits: another content is another model.
+        settings: the keyword arguments that the model is made with.
+        inputs, outputs: what its `setup_io` declared.
+    """
+
+    name: str
+    sha256: str
+    settings: tuple[tuple[str, Scalar], ...]
+    inputs: tuple[IoSpec, ...]
+    outputs: tuple[IoSpec, ...]
+
+
+class ModelKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Identity of loaded weights: equal keys share one replica.
+
+    For a model of a user's own, `file` is the Python file and `user_class` says which class.
+    """
 
     role: Role
     family: str
     file: FileIdentity
     dtype: str
+    user_class: UserClass | None = None
 
     def label(self) -> str:
         """A short name for people: `sd15/denoiser:dreamshaper.safetensors`."""
+        if self.user_class is not None:
+            return f"{self.role}/{self.user_class.name}:{self.file.path.rsplit('/', 1)[-1]}"
         return f"{self.family}/{self.role}:{self.file.path.rsplit('/', 1)[-1]}"
 
 

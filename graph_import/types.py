@@ -20,9 +20,10 @@ CONTROL_NET: Final = "CONTROL_NET"
 UPSCALE_MODEL: Final = "UPSCALE_MODEL"
 ANY: Final = "*"
 MATCH_TYPE: Final = "COMFY_MATCHTYPE_V3"  # the editor checks these, the server lets any type pass
-SAMPLER_STATE: Final = "SAMPLER_STATE"  # this and the next two only inside a lowered Graph
+SAMPLER_STATE: Final = "SAMPLER_STATE"  # this and the next two only where Python workflows sample
+ESTIMATE: Final = "ESTIMATE"  # what a denoiser is asked for at a step
 RESIDUALS: Final = "RESIDUALS"  # what a ControlNet adds to a denoiser's evaluation
-PATCH: Final = "PATCH"  # that a patch file was fetched and checked
+PATCH: Final = "PATCH"  # that a patch file was fetched and checked; only inside a lowered Graph
 
 SCALARS: Final = frozenset({INT, FLOAT, STRING, BOOLEAN, COMBO})
 

@@ -20,9 +20,13 @@ import yaml
 from .errors import SettingsProblem
 from .ids import ExecutorId
 
+# Where checkpoints lie if they can: each run of a server has a folder of this prefix there.
+SHARED_MEMORY: Final = Path("/dev/shm")
+CHECKPOINTS_PREFIX: Final = "nodeloom-checkpoints-"
+
 
 class PreviewMethod(StrEnum):
-    """How a picture in the making is shown; `auto` and `taesd` mean latent2rgb as yet."""
+    """How a picture in the making is shown; `auto` means latent2rgb, as in ComfyUI."""
 
     NONE = "none"
     AUTO = "auto"
@@ -92,7 +96,9 @@ class ExecutorSettings(msgspec.Struct, frozen=True, kw_only=True):
     saves_directory: Path
     is_metadata_disabled: bool
     preview_size: int
+    preview_folders: tuple[Path, ...]
     log_level: str
+    checkpoint_directory: Path | None = None
 
 
 class _Option(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,8 @@ class TensorRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Stands for an immutable tensor.
 
     `endpoint` is where its producer serves fetches; `inline` holds the bytes (C order, little
-    endian) of a small tensor, which then lives nowhere else.
+    endian) of a small tensor, which then lives nowhere else. `checkpoint` names a file that holds
+    the same bytes and outlives the producer (`data_plane/checkpoints.py`).
     """
 
     key: TensorKey
@@ -42,6 +43,7 @@ class TensorRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     shape: tuple[int, ...]
     dtype: str
     inline: bytes | None = None
+    checkpoint: str | None = None
 
 
 class ScalarValue(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
@@ -58,7 +60,11 @@ class TreeValue(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unkn
 
 
 class AwaitedValue(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
-    """What another executor is making while the call that needs it runs: `InputReady` will tell."""
+    """What is still made when the call that needs it is sent.
+
+    A deferred input comes from another executor while the call runs: `InputReady` will tell. Any
+    other one comes from an earlier batch of the same chain.
+    """
 
     request_id: RequestId
     node_id: NodeId
@@ -69,7 +75,7 @@ ValueRef = ScalarValue | TreeValue
 
 
 class NodeInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One input of a call, by name; only a deferred one may still be awaited."""
+    """One input of a call, by name. See `AwaitedValue` for those that aren't there yet."""
 
     name: str
     value: ValueRef | AwaitedValue
@@ -77,7 +83,10 @@ class NodeInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class NodeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One node of one request. `hidden` holds JSON texts that the request supplies."""
+    """One node of one request. `hidden` holds JSON texts that the request supplies.
+
+    The values of the ports in `checkpoints` are to outlive the executor.
+    """
 
     request_id: RequestId
     node_id: NodeId
@@ -85,15 +94,22 @@ class NodeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     inputs: tuple[NodeInput, ...]
     num_outputs: int
     hidden: tuple[tuple[str, str], ...]
+    checkpoints: tuple[int, ...] = ()
 
 
 class RunBatch(Message, frozen=True, kw_only=True):
-    """Coordinator -> executor: run these nodes of one op and one model together."""
+    """Coordinator -> executor: run these nodes of one op and one model together.
+
+    Batches of one executor run in the order in which they were sent. One that comes `after`
+    another continues its chain: it may await what earlier batches of the chain make, and it is
+    reported as cancelled where one of them was not done.
+    """
 
     batch_id: BatchId
     op: str
     model: ModelRef | None
     calls: tuple[NodeCall, ...]
+    after: BatchId | None = None
 
 
 class InputReady(Message, frozen=True, kw_only=True):
@@ -108,6 +124,15 @@ class CancelBatch(Message, frozen=True, kw_only=True):
     """Coordinator -> executor: nobody wants the batch any more; stop at the next boundary."""
 
     batch_id: BatchId
+
+
+class RecallBatches(Message, frozen=True, kw_only=True):
+    """Coordinator -> executor: report those of the batches that have not begun as cancelled.
+
+    So a chain ends at the next boundary; the step that runs is not disturbed.
+    """
+
+    batch_ids: tuple[BatchId, ...]
 
 
 class ReleaseTensors(Message, frozen=True, kw_only=True):
@@ -236,5 +261,7 @@ class BatchDone(Message, frozen=True, kw_only=True):
     coverage: tuple[PatchCoverage, ...] = ()
 
 
-ToExecutor = RunBatch | InputReady | CancelBatch | ReleaseTensors | DropModels | Shutdown
+ToExecutor = (
+    RunBatch | InputReady | CancelBatch | RecallBatches | ReleaseTensors | DropModels | Shutdown
+)
 FromExecutor = Hello | Heartbeat | BatchDone

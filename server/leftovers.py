@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ..runtime.config import CHECKPOINTS_PREFIX, SHARED_MEMORY
 from ..runtime.errors import SettingsProblem
 
 _LOCK_NAME: Final = "server.lock"
@@ -55,10 +56,34 @@ def sweep_links(parent: Path) -> None:
     for folder in parent.glob("nodeloom-*"):
         with contextlib.suppress(OSError):
             about = folder.lstat()
-            is_ours = about.st_uid == os.getuid() and about.st_mode & 0o170777 == 0o40700
             is_young = time.time() - about.st_mtime < _YOUNG_S
-            if is_ours and not is_young and _is_deserted(folder / "coordinator"):
+            if _is_ours(about) and not is_young and _is_deserted(folder / "coordinator"):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep_checkpoints(parent: Path = SHARED_MEMORY) -> None:
+    """Remove the checkpoints of killed servers: folders of ours that nobody has locked."""
+    for folder in parent.glob(CHECKPOINTS_PREFIX + "*"):
+        with contextlib.suppress(OSError), _opened(folder) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """A folder of ours that is nobody else's business. Raises: OSError: it is something else."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if not _is_ours(os.fstat(opened)):
+            raise PermissionError(f"{folder} belongs to somebody else")
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _is_ours(about: os.stat_result) -> bool:
+    """Whether it is a folder that only we may open."""
+    return about.st_uid == os.getuid() and about.st_mode & 0o170777 == 0o40700
 
 
 def _is_deserted(address: Path) -> bool:

@@ -32,10 +32,17 @@ MODEL_MEMORY_SHARE = 0.6
 
 
 class Supervisor:
-    """The executors of one server."""
+    """The executors of one server.
 
-    def __init__(self, settings: Settings, coordinator: Coordinator) -> None:
+    Args:
+        preview_folders: where executors look for the tiny decoders of previews.
+    """
+
+    def __init__(
+        self, settings: Settings, coordinator: Coordinator, preview_folders: tuple[Path, ...]
+    ) -> None:
         self._settings = settings
+        self._preview_folders = preview_folders
         self._coordinator = coordinator
         self._keepers: list[asyncio.Task[None]] = []
         self._processes: dict[ExecutorId, asyncio.subprocess.Process] = {}
@@ -130,7 +137,9 @@ class Supervisor:
             saves_directory=settings.saves_directory,
             is_metadata_disabled=settings.disable_metadata,
             preview_size=settings.preview_size,
+            preview_folders=self._preview_folders,
             log_level=settings.log_level,
+            checkpoint_directory=self._coordinator.checkpoint_directory,
         )
 
 

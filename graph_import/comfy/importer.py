@@ -21,7 +21,6 @@ from ..nodes.literals import InputRefused
 from ..nodes.lowering import (
     Constant,
     GraphTooLarge,
-    Handle,
     KnownValues,
     Lowering,
     NeedsValue,
@@ -29,9 +28,11 @@ from ..nodes.lowering import (
     edges_of,
 )
 from ..nodes.registry import Registry
+from ..nodes.values import models_of
 from ..passes.base import run_passes
 from ..passes.context import PassContext
 from .api_format import Link, Literal, PromptGraph, PromptNode
+from .declared import with_declared
 from .pinned import PinnedCatalog
 from .problems import at_node, outputs_failed
 
@@ -61,14 +62,14 @@ def lower(
         is too large.
     """
     values = KnownValues(by_edge=known or {})
-    return _Importer(prompt, registry, catalog, values).run(roots).graph
+    return _importer(prompt, registry, catalog, values).run(roots).graph
 
 
 def import_prompt(
     prompt: PromptGraph, roots: tuple[str, ...], registry: Registry, catalog: Catalog
 ) -> Graph:
     """`lower`, then all passes. Raises: ImportRejected; GraphBroken: our bug."""
-    lowered = _Importer(prompt, registry, catalog, KnownValues()).run(roots)
+    lowered = _importer(prompt, registry, catalog, KnownValues()).run(roots)
     return run_passes(lowered.graph, PassContext(wanted=lowered.wanted))
 
 
@@ -90,7 +91,7 @@ def grow(
         raise GraphBroken(f"values are known of {sorted(strange)}, which are no nodes")
     by_content = {(old_nodes[n].signature, port): value for (n, port), value in known.items()}
     values = KnownValues(by_content=by_content)
-    lowered = _Importer(prompt, registry, PinnedCatalog(catalog, graph), values).run(roots)
+    lowered = _importer(prompt, registry, PinnedCatalog(catalog, graph), values).run(roots)
     keep = frozenset(old_nodes)
     grown = run_passes(lowered.graph, PassContext(wanted=lowered.wanted, keep=keep))
     new_nodes = grown.by_id()
@@ -184,11 +185,17 @@ class _Importer:
         self, node: PromptNode, waits_for: tuple[Edge, ...], inputs: Mapping[str, Value]
     ) -> None:
         self.wanted.update(edge.source for value in inputs.values() for edge in edges_of(value))
-        refs = [value.ref for value in inputs.values() if isinstance(value, Handle)]
+        refs = [ref for value in inputs.values() for ref in models_of(value)]
         self.wanted.update(self.patch_edges[p.file].source for ref in refs for p in ref.patches)
         self.builder.add_pending(
             Pending(id=NodeId(node.id), class_type=node.class_type, waits_for=waits_for)
         )
+
+
+def _importer(
+    prompt: PromptGraph, registry: Registry, catalog: Catalog, known: KnownValues
+) -> _Importer:
+    return _Importer(prompt, with_declared(registry, prompt), catalog, known)
 
 
 def _declared(node: PromptNode, registry: Registry) -> Iterator[tuple[str, Link | Literal]]:

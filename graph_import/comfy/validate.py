@@ -19,6 +19,7 @@ from ..nodes.registry import Registry
 from ..nodes.schema import InputConfig, InputSpec
 from . import problems
 from .api_format import JsonValue, Link, PromptGraph, PromptNode, parse_prompt
+from .declared import with_declared
 from .node_check import Fault, NodeChecker
 
 MAX_LISTED_OUTPUTS: Final = 100_000  # erring nodes times failed outputs would be 10^8
@@ -67,6 +68,7 @@ def validate(
     Raises: ImportRejected: nothing in it may run; carries every problem found.
     """
     prompt = parse_prompt(prompt_json)
+    registry = with_declared(registry, prompt)
     for node in prompt.nodes.values():
         if node.class_type not in registry:
             raise ImportRejected(

@@ -12,13 +12,13 @@ from .schema import NodeSchema
 
 
 class NodeClass(ABC):
-    """One node type. Instances hold no state.
+    """One node type. Instances hold no state of a prompt.
 
     `own_checks` names the inputs whose range and choices `validate` judges alone, as ComfyUI's
     validators do with the inputs that they name.
     """
 
-    schema: ClassVar[NodeSchema]
+    schema: NodeSchema
     own_checks: ClassVar[frozenset[str]] = frozenset()
 
     def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:

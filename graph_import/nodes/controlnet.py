@@ -25,7 +25,7 @@ WEIGHT_DTYPE: Final = "float32"  # as ComfyUI holds them on a CPU
 MARKER_DIGITS: Final = 32
 
 _FILE: Final = combo("control_net_name", CONTROLNETS, None)
-_STRENGTH: Final = number("strength", default=1.0, min=0.0, max=10.0, step=0.01)
+STRENGTH: Final = number("strength", default=1.0, min=0.0, max=10.0, step=0.01)
 
 
 class ControlNetLoader(NodeClass):
@@ -75,17 +75,17 @@ class ControlNetApply(NodeClass):
             socket("conditioning", CONDITIONING, is_bare=True),
             socket("control_net", CONTROL_NET, is_bare=True),
             socket("image", IMAGE, is_bare=True),
-            _STRENGTH,
+            STRENGTH,
         ),
         outputs=ports(CONDITIONING=CONDITIONING),
         is_deprecated=True,
     )
 
     def lower(self, node: Lowering) -> tuple[Value, ...]:
-        if _is_off(node):
+        if is_off(node):
             return (node.steering("conditioning"),)
-        control = _control(node, 0.0, 1.0, is_for_both_sides=True)
-        return (_steered(node, "conditioning", control, part=None),)
+        control = control_on(node, 0.0, 1.0, is_for_both_sides=True)
+        return (steered(node, node.steering("conditioning"), control, part=None),)
 
 
 class ControlNetApplyAdvanced(NodeClass):
@@ -103,7 +103,7 @@ class ControlNetApplyAdvanced(NodeClass):
             socket("negative", CONDITIONING, is_bare=True),
             socket("control_net", CONTROL_NET, is_bare=True),
             socket("image", IMAGE, is_bare=True),
-            _STRENGTH,
+            STRENGTH,
             number("start_percent", default=0.0, min=0.0, max=1.0, step=0.001),
             number("end_percent", default=1.0, min=0.0, max=1.0, step=0.001),
             InputSpec(name="vae", type=VAE, is_required=False),
@@ -114,19 +114,19 @@ class ControlNetApplyAdvanced(NodeClass):
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         node.require("start_percent", "end_percent")
         sides = ("positive", "negative")
-        if _is_off(node):
+        if is_off(node):
             return tuple(node.steering(side) for side in sides)
         start, end = node.number("start_percent"), node.number("end_percent")
-        control = _control(node, start, end)
-        return tuple(_steered(node, side, control, part=side) for side in sides)
+        control = control_on(node, start, end)
+        return tuple(steered(node, node.steering(side), control, part=side) for side in sides)
 
 
-def _is_off(node: Lowering) -> bool:
+def is_off(node: Lowering) -> bool:
     """Whether the strength is known from the start to be 0."""
     return isinstance(node.inputs["strength"], Constant) and node.number("strength") == 0.0
 
 
-def _control(
+def control_on(
     node: Lowering, start_percent: float, end_percent: float, *, is_for_both_sides: bool = False
 ) -> Control:
     model, hint, strength = node.model("control_net"), node.inputs["image"], node.inputs["strength"]
@@ -162,8 +162,7 @@ def _identity(node: Lowering, value: Constant | Edge) -> object:
     return node.builder.signature(value.source), value.port
 
 
-def _steered(node: Lowering, name: str, control: Control, part: str | None) -> Steering:
-    """The conditioning on `name`, its entries marked as steered by one more ControlNet."""
-    given = node.steering(name)
+def steered(node: Lowering, given: Steering, control: Control, part: str | None) -> Steering:
+    """A conditioning, its entries marked as steered by one more ControlNet."""
     (edge,) = node.add("cond_control", {"conditioning": given, "marker": control.marker}, part=part)
     return Steering(edge=edge, controls=(*given.controls, control))

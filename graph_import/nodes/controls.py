@@ -39,7 +39,14 @@ class Guides:
 
 def guides(node: Lowering, model: ModelRef) -> Guides:
     """The guides of a sampling node. Raises: InputRefused: a ControlNet is of another family."""
-    positive, negative = node.steering("positive"), node.steering("negative")
+    sides = node.steering("positive"), node.steering("negative")
+    return guided_by(node, model, *sides, node.inputs["cfg"])
+
+
+def guided_by(
+    node: Lowering, model: ModelRef, positive: Steering, negative: Steering, cfg: Value
+) -> Guides:
+    """What guides `model`. Raises: InputRefused: a ControlNet is of another family."""
     if not negative.controls:
         negative = _with_those_for_both(node, positive, negative)
     controls = {c.marker: c for c in (*positive.controls, *negative.controls)}
@@ -50,7 +57,7 @@ def guides(node: Lowering, model: ModelRef) -> Guides:
                 f"{control.model.key.label()} can't steer {model.key.label()}: "
                 "they are of different families",
             )
-    args = {"positive": positive, "negative": negative, "cfg": node.inputs["cfg"]}
+    args = {"positive": positive, "negative": negative, "cfg": cfg}
     return Guides(args, tuple(controls.values()))
 
 

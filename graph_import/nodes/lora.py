@@ -22,11 +22,11 @@ from .schema import FileChoices, InputSpec, NodeSchema, combo, number, ports, so
 LORAS: Final = FileChoices(kind="loras")
 
 
-def _strength(name: str) -> InputSpec:
+def strength(name: str) -> InputSpec:
     return number(name, default=1.0, min=-100.0, max=100.0, step=0.01)
 
 
-class _LoraClass(NodeClass):
+class LoraClass(NodeClass):
     """What the classes share: the file is looked at before anything runs."""
 
     def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
@@ -39,7 +39,7 @@ class _LoraClass(NodeClass):
         return {}
 
 
-class LoraLoader(_LoraClass):
+class LoraLoader(LoraClass):
     """A LoRA on a denoiser and its text encoder, each at a strength of its own."""
 
     schema = NodeSchema(
@@ -50,18 +50,18 @@ class LoraLoader(_LoraClass):
             socket("model", MODEL),
             socket("clip", CLIP),
             combo("lora_name", LORAS, {}),
-            _strength("strength_model"),
-            _strength("strength_clip"),
+            strength("strength_model"),
+            strength("strength_clip"),
         ),
         outputs=ports(MODEL=MODEL, CLIP=CLIP),
     )
 
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         node.require("lora_name", "strength_model", "strength_clip")
-        return _patched(node, {"model": "strength_model", "clip": "strength_clip"})
+        return patched(node, {"model": "strength_model", "clip": "strength_clip"})
 
 
-class LoraLoaderModelOnly(_LoraClass):
+class LoraLoaderModelOnly(LoraClass):
     """A LoRA on a denoiser."""
 
     schema = NodeSchema(
@@ -71,17 +71,17 @@ class LoraLoaderModelOnly(_LoraClass):
         inputs=(
             socket("model", MODEL, is_bare=True),
             combo("lora_name", LORAS, None),
-            _strength("strength_model"),
+            strength("strength_model"),
         ),
         outputs=ports(MODEL=MODEL),
     )
 
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         node.require("lora_name", "strength_model")
-        return _patched(node, {"model": "strength_model"})
+        return patched(node, {"model": "strength_model"})
 
 
-def _patched(node: Lowering, strengths: Mapping[str, str]) -> tuple[Value, ...]:
+def patched(node: Lowering, strengths: Mapping[str, str]) -> tuple[Value, ...]:
     """The models of the inputs named first, each patched at the strength named second.
 
     At strength 0 a model stays what it is, and where all are 0 the file is not looked at.

@@ -1,6 +1,7 @@
 """What a node class sees while it is lowered: its inputs, and how to add DAG nodes.
 
-An input is a constant, a model handle or an edge. Only what shapes the DAG must be constant.
+An input is a constant, a model handle or an edge (`values.py`). Only what shapes the DAG must be
+constant.
 """
 
 from __future__ import annotations
@@ -19,61 +20,25 @@ from ..handles import FileIdentity, ModelRef, Scalar
 from ..ir import Edge, NodeId, Origin, ParamValue
 from ..types import FLOAT
 from .literals import Complaint, InputRefused, check_choice, check_range, convert, custom_failure
-from .op_table import OPS
+from .op_table import spec_of
 from .schema import NodeSchema
+from .values import Constant, Control, Estimate, Handle, Run, Steered, Steering, Value, edges_of
 
+__all__ = (
+    "Constant",
+    "Control",
+    "GraphTooLarge",
+    "Handle",
+    "KnownValues",
+    "Lowering",
+    "NeedsValue",
+    "Steering",
+    "Value",
+    "dag_id",
+    "edges_of",
+)
 MAX_GRAPH_NODES: Final = 20_000
 MAX_GRAPH_NUMBERS: Final = 5_000_000  # floats in tuples: every node carries its own on the wire
-
-
-class Constant(msgspec.Struct, frozen=True, kw_only=True):
-    """A value known when the prompt is lowered."""
-
-    value: Scalar
-
-
-class Handle(msgspec.Struct, frozen=True, kw_only=True):
-    """A model, symbolically."""
-
-    ref: ModelRef
-
-
-class Control(msgspec.Struct, frozen=True, kw_only=True):
-    """A ControlNet on a conditioning: it becomes a DAG node per evaluation where it is active.
-
-    The entries of the conditioning that it steers carry `marker`. `strength` may come over an edge.
-    One for both sides of the guidance steers a negative side, too, that has none of its own.
-    """
-
-    marker: str
-    model: ModelRef
-    hint: Edge
-    strength: Constant | Edge
-    start_percent: float
-    end_percent: float
-    is_for_both_sides: bool = False
-
-
-class Steering(msgspec.Struct, frozen=True, kw_only=True):
-    """A CONDITIONING: the edge that carries its entries, and the ControlNets on them, in order."""
-
-    edge: Edge
-    controls: tuple[Control, ...] = ()
-
-
-Value = Constant | Handle | Edge | Steering
-
-
-def edges_of(value: Value) -> tuple[Edge, ...]:
-    """The edges that a node with `value` on an input may come to read."""
-    match value:
-        case Edge():
-            return (value,)
-        case Steering(edge=edge, controls=controls):
-            strengths = [c.strength for c in controls if isinstance(c.strength, Edge)]
-            return (edge, *(control.hint for control in controls), *strengths)
-        case _:
-            return ()
 
 
 class NeedsValue(Exception):
@@ -183,6 +148,14 @@ class Lowering:
             case _:
                 raise self.refusal(name, "a conditioning was expected")
 
+    def edge(self, name: str) -> Edge:
+        """The edge on `name`. Raises: InputRefused: something else is there."""
+        match self.inputs[name]:
+            case Edge() as edge:
+                return edge
+            case _:
+                raise self.refusal(name, f"a {self.schema.input(name).type} was expected")
+
     def refusal(self, name: str, reason: str) -> InputRefused:
         """The exception that refuses input `name`."""
         return InputRefused(custom_failure(name, reason))
@@ -202,13 +175,15 @@ class Lowering:
 
         Raises: GraphTooLarge.
         """
-        spec = OPS[op]
+        spec = spec_of(op, model)
+        if spec is None:
+            raise GraphBroken(f"there is no op {op!r}")
         params: dict[str, ParamValue] = {}
         inputs: dict[str, Edge] = {}
         for name, arg in args.items():
             if isinstance(arg, Edge):
                 inputs[name] = arg
-            elif isinstance(arg, Steering):
+            elif isinstance(arg, Steering | Run):
                 inputs[name] = arg.edge
             else:
                 params[name] = _param(arg, spec.type_of(name))
@@ -257,7 +232,7 @@ class Lowering:
                 if not self._is_known(edge):
                     raise NeedsValue((edge,))
                 given = self.known.value(edge, self.builder.signature(edge.source))
-            case Handle() | Steering():
+            case _:
                 raise self.refusal(name, f"a {spec.type} was expected")
         config = partial(spec.config, self.catalog)
         converted = convert(spec, given, config)
@@ -280,9 +255,9 @@ class Lowering:
         )
 
 
-def _param(arg: Handle | Constant | ParamValue, type_: str) -> ParamValue:
-    if isinstance(arg, Handle):
-        raise GraphBroken(f"a model is given as a {type_}")
+def _param(arg: Handle | Steered | Estimate | Constant | ParamValue, type_: str) -> ParamValue:
+    if isinstance(arg, Handle | Steered | Estimate):
+        raise GraphBroken(f"a {type(arg).__name__} is given as a {type_}")
     value = arg.value if isinstance(arg, Constant) else arg
     if type_ == FLOAT and isinstance(value, int):
         return float(value)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ..handles import Role
+from ..handles import ModelRef, Role
 from ..ir import Port
 from ..types import (
     BOOLEAN,
@@ -29,6 +29,7 @@ from ..types import (
 )
 from .schema import ports
 
+USER_MODEL: Final = "user_model"  # its arguments and outputs are what its model declares
 SIGMAS: Final = "SIGMAS"  # a tuple of floats, always a constant
 AREA: Final = ("width", "height", "x", "y")
 
@@ -55,6 +56,18 @@ class OpSpec(msgspec.Struct, frozen=True, kw_only=True):
         if stem == "patch" and self.role is not None:
             return PATCH
         return self.numbered[stem]
+
+
+def spec_of(op: str, model: ModelRef | None) -> OpSpec | None:
+    """What `op` takes and gives on `model`; None: there is no such op."""
+    declared = model.key.user_class if model else None
+    if op != USER_MODEL or declared is None:
+        return OPS.get(op)
+    return OpSpec(
+        args={item.name: item.type for item in declared.inputs},
+        outputs=tuple(Port(name=item.name, type=item.type) for item in declared.outputs),
+        role=Role.USER,
+    )
 
 
 OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(

@@ -57,6 +57,7 @@ from .loaders import CheckpointLoaderSimple, CLIPLoader, UNETLoader, VAELoader
 from .lora import LoraLoader, LoraLoaderModelOnly
 from .sampling import KSampler
 from .sampling_advanced import KSamplerAdvanced
+from .stepwise import STEPWISE
 from .utility import PrimitiveBoolean, PrimitiveFloat, PrimitiveInt, PrimitiveString
 
 BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
@@ -117,10 +118,23 @@ BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
 
 
 class Registry:
-    """class_type -> NodeClass."""
+    """class_type -> NodeClass. `unlisted` classes work like the others but are not described."""
 
-    def __init__(self, classes: Iterable[type[NodeClass]] = BUILT_IN) -> None:
-        self._classes = {cls.schema.class_type: cls() for cls in classes}
+    def __init__(
+        self,
+        classes: Iterable[type[NodeClass]] = BUILT_IN,
+        unlisted: Iterable[type[NodeClass]] = STEPWISE,
+    ) -> None:
+        listed = {cls.schema.class_type: cls() for cls in classes}
+        self._listed = tuple(listed)
+        self._classes = {cls.schema.class_type: cls() for cls in unlisted} | listed
+
+    def extended(self, more: Iterable[NodeClass]) -> Registry:
+        """This registry and more unlisted classes; of two of a name the one here stays."""
+        registry = Registry((), ())
+        registry._listed = self._listed
+        registry._classes = {cls.schema.class_type: cls for cls in more} | self._classes
+        return registry
 
     def __contains__(self, class_type: str) -> bool:
         return class_type in self._classes
@@ -132,7 +146,7 @@ class Registry:
     def object_info(self, catalog: Catalog, class_type: str | None = None) -> dict[str, object]:
         """ComfyUI's description of all classes, or of one; an unknown one gives `{}`."""
         if class_type is None:
-            wanted = list(self._classes)
+            wanted = self._listed
         else:
-            wanted = [name for name in self._classes if name == class_type]
+            wanted = tuple(name for name in self._listed if name == class_type)
         return {name: self[name].schema.description(catalog) for name in wanted}

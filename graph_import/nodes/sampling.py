@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from ..families import family
 from ..handles import ModelRef
-from ..ir import Edge, ParamValue
-from ..sampling.base import Evaluation
-from ..sampling.samplers import SAMPLER_NAMES, sampler
+from ..sampling.samplers import SAMPLER_NAMES
 from ..sampling.schedules import SCHEDULE_NAMES, ksampler_sigmas
 from ..types import CONDITIONING, LATENT, MODEL
 from .base import NodeClass
-from .controls import Guides, add_controls, guides
+from .controls import guides
 from .lowering import Lowering, Value
+from .runs import begin_run, end_run, take_step
 from .schema import NodeSchema, combo, integer, number, ports, socket
 
 MAX_SEED = 2**64 - 1
+MAX_STEPS = 10000
 
 
 class KSampler(NodeClass):
@@ -34,7 +34,7 @@ class KSampler(NodeClass):
         inputs=(
             socket("model", MODEL),
             integer("seed", default=0, min=0, max=MAX_SEED, control_after_generate=True),
-            integer("steps", default=20, min=1, max=10000),
+            integer("steps", default=20, min=1, max=MAX_STEPS),
             number("cfg", default=8.0, min=0.0, max=100.0, step=0.1, round=0.01),
             combo("sampler_name", SAMPLER_NAMES, {}),
             combo("scheduler", SCHEDULE_NAMES, {}),
@@ -80,34 +80,19 @@ def lower_run(
     is_noise_added: bool,
 ) -> tuple[Value, ...]:
     """The DAG nodes of a run over `sigmas`; without sigmas the latent is handed on as it is."""
-    latent = node.inputs["latent_image"]
+    latent = node.edge("latent_image")
     if not sigmas:
         return (latent,)
     guided = guides(node, model)
-    run: dict[str, ParamValue] = {"sigmas": sigmas, "family": model.key.family}
-    start = {"latent": latent, "seed": seed, "add_noise": is_noise_added}
-    (state,) = node.add("sample_begin", {**start, "sampler": sampler_name, **run}, part="begin")
-    for evaluation in sampler(sampler_name).plan(sigmas):
-        args: dict[str, Value | ParamValue] = {"state": state, "sampler": sampler_name, **run}
-        (state,) = _denoise(node, model, evaluation, guided, args)
-    return node.add("sample_end", {"state": state, "latent": latent, **run}, part="end")
-
-
-def _denoise(
-    node: Lowering,
-    model: ModelRef,
-    evaluation: Evaluation,
-    guided: Guides,
-    args: dict[str, Value | ParamValue],
-) -> tuple[Edge, ...]:
-    num_steps = len(args["sigmas"]) - 1  # type: ignore[arg-type]  # the tuple of `lower`
-    args = {**args, **guided.args, "evaluation": evaluation.index}
-    return node.add(
-        "denoise",
-        {**args, **add_controls(node, guided, evaluation, args)},
-        part=f"eval-{evaluation.index}",
-        model=model,
-        hidden=("preview_method",) if evaluation.is_step_end else (),
-        value=evaluation.step + 1 if evaluation.is_step_end else 0,
-        max_value=num_steps if evaluation.is_step_end else 0,
+    run = begin_run(
+        node,
+        latent,
+        seed,
+        family=model.key.family,
+        sampler_name=sampler_name,
+        sigmas=sigmas,
+        is_noise_added=is_noise_added,
     )
+    for _ in range(run.num_steps):
+        run = take_step(node, run, model, guided)
+    return end_run(node, run)

@@ -7,10 +7,9 @@ from ..sampling.schedules import SCHEDULE_NAMES, step_window
 from ..types import CONDITIONING, LATENT, MODEL
 from .base import NodeClass
 from .lowering import Lowering, Value
-from .sampling import MAX_SEED, lower_run, schedule
+from .sampling import MAX_SEED, MAX_STEPS, lower_run, schedule
 from .schema import NodeSchema, combo, integer, number, ports, socket
 
-MAX_STEPS = 10000
 SWITCH = ("enable", "disable")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..builder import content_signature
 from ..errors import GraphBroken
 from ..ir import Edge, Graph, Member, Node, NodeId
-from ..nodes.op_table import OPS, OpSpec
+from ..nodes.op_table import OpSpec, spec_of
 from ..types import connects
 
 
@@ -46,7 +46,7 @@ def _producer(consumer: NodeId, edge: Edge, seen: Mapping[NodeId, Node]) -> Node
 
 
 def _check_op(node: Node, producers: Mapping[str, Node]) -> None:
-    spec = OPS.get(node.op)
+    spec = spec_of(node.op, node.model)
     if spec is None:
         raise _broken(node.id, f"there is no op {node.op!r}")
     given = [name for name, _ in (*node.params, *node.inputs)]

@@ -18,6 +18,7 @@ import msgspec
 from ...graph_import.errors import ImportRejected, NodeloomError
 from ...graph_import.handles import Scalar
 from ...graph_import.ir import NodeId
+from ..data_plane.checkpoints import CheckpointFolder
 from ..ids import BatchId, ExecutorId
 from ..protocol import (
     CallFailed,
@@ -25,21 +26,25 @@ from ..protocol import (
     DropModels,
     ErrorReport,
     InputReady,
+    RecallBatches,
     ReleaseTensors,
 )
 from ..scheduler.actions import (
     AnyAction,
     CancelSent,
     Drop,
+    DropCheckpoints,
     LowerPending,
     NodeFinished,
     NodeReset,
     NodeStarted,
     Provide,
+    Recall,
     Release,
     RequestEnded,
     RequestStarted,
     SendBatch,
+    SweepCheckpoints,
 )
 from ..scheduler.events import AnyEvent, BatchReported, ExecutorLost, GraphGrown, GrowthFailed
 from ..scheduler.scheduler import Scheduler
@@ -66,6 +71,7 @@ class Driver:
         link: ExecutorLink,
         importer: Importer,
         journal: Journal,
+        checkpoints: CheckpointFolder,
     ) -> None:
         self.failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         self._scheduler = scheduler
@@ -73,6 +79,7 @@ class Driver:
         self._link = link
         self._importer = importer
         self._journal = journal
+        self._checkpoints = checkpoints
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._cancelled_s: dict[tuple[ExecutorId, BatchId], float] = {}
@@ -157,8 +164,12 @@ class Driver:
             case CancelSent():
                 self._cancelled_s[action.executor, action.batch_id] = time.monotonic()
                 await self._link.send(action.executor, CancelBatch(batch_id=action.batch_id))
+            case Recall():
+                await self._link.send(action.executor, RecallBatches(batch_ids=action.batch_ids))
             case Release():
                 await self._link.send(action.executor, ReleaseTensors(keys=action.keys))
+            case DropCheckpoints() | SweepCheckpoints():
+                self._delete(action)
             case Drop():
                 await self._link.send(action.executor, DropModels())
             case LowerPending():
@@ -166,6 +177,16 @@ class Driver:
             case RequestStarted() | NodeStarted() | NodeFinished() | NodeReset() | RequestEnded():
                 self._narrator.narrate(action)
         return ()
+
+    def _delete(self, action: DropCheckpoints | SweepCheckpoints) -> None:
+        """Delete files of a dead executor. They are few and in memory: that takes no thread."""
+        try:
+            if isinstance(action, DropCheckpoints):
+                self._checkpoints.remove(action.names)
+            else:
+                self._checkpoints.sweep(action.executor, action.incarnation, action.kept)
+        except OSError as problem:  # they go with the folder at the end
+            log.warning("checkpoints_left", extra={"reason": str(problem)})
 
     async def _send_batch(self, action: SendBatch) -> tuple[AnyEvent, ...]:
         """Send it; a batch that is too large for a message has failed."""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from ...graph_import.errors import NodeloomError
 from ...graph_import.ir import Graph
@@ -30,6 +31,7 @@ from ..scheduler.events import (
     RequestCancelled,
 )
 from ..scheduler.scheduler import Scheduler, SchedulerConfig
+from .checkpoint_place import CheckpointPlace
 from .driver import Driver, error_report
 from .journal import Journal
 from .link import ExecutorLink
@@ -62,7 +64,7 @@ class Coordinator:
         self._scheduler = Scheduler(self._config)
         self._store = Store(settings.state_directory / "nodeloom.db")
         self._narrator = Narrator(self._store, settings.saves_directory, notify)
-        self._started: tuple[Driver, ExecutorLink] | None = None
+        self._started: tuple[Driver, ExecutorLink, CheckpointPlace] | None = None
         self._counter = 0
         self.kill_executor: Callable[[ExecutorId, str], None] | None = None
 
@@ -75,8 +77,11 @@ class Coordinator:
         name = time.strftime("%Y%m%d-%H%M%S") + f"-{time.time_ns() % 10**9:09d}"
         journal = Journal(self._settings.state_directory / "journal", name, self._config)
         link = ExecutorLink(time.monotonic)
-        driver = Driver(self._scheduler, self._narrator, link, self._importer, journal)
-        self._started = driver, link
+        place = CheckpointPlace(link.folder)
+        driver = Driver(
+            self._scheduler, self._narrator, link, self._importer, journal, place.folder
+        )
+        self._started = driver, link, place
         for work in (self._narrator.run(), self._listen(), self._watch_silence()):
             driver.spawn(work)
         if unfinished:
@@ -89,8 +94,10 @@ class Coordinator:
     async def stop(self) -> None:
         """Stop all tasks; unfinished requests stay in the store for the next start."""
         if self._started is not None:
-            await self._driver.stop()
-            self._link.close()
+            driver, link, place = self._started
+            await driver.stop()
+            place.close()
+            link.close()
         await self._store.close()
 
     @property
@@ -109,6 +116,13 @@ class Coordinator:
         if self._started is None:
             raise RuntimeError("the coordinator is not started")
         return self._started[1]
+
+    @property
+    def checkpoint_directory(self) -> Path:
+        """Where executors keep what is to outlive them."""
+        if self._started is None:
+            raise RuntimeError("the coordinator is not started")
+        return self._started[2].path
 
     # what the server asks -----------------------------------------------------------------------
 

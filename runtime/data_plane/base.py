@@ -17,12 +17,15 @@ from ..protocol import TensorKey, TensorRef
 class DataPlane(Protocol):
     """One executor's view of all tensors."""
 
-    def put(self, tensor: torch.Tensor) -> TensorRef:
-        """Publish a tensor; it must not be written to afterwards."""
+    def put(self, tensor: torch.Tensor, *, is_checkpointed: bool = False) -> TensorRef:
+        """Publish a tensor; it must not be written to afterwards.
+
+        `is_checkpointed`: it is to outlive this process, as far as there is room for that.
+        """
         ...
 
     def get(self, ref: TensorRef) -> torch.Tensor:
-        """The tensor: a view where it is local, else a fetched copy that is kept until released.
+        """The tensor: a view where it is local, else a copy that is kept until released.
 
         Raises: InputsLost: its holder is gone, or has another incarnation, or has released it.
         """

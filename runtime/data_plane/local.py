@@ -6,6 +6,7 @@ The executor's main thread puts and gets while its I/O thread looks tensors up a
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -15,27 +16,37 @@ import torch
 from ..errors import InputsLost
 from ..ids import ExecutorId, TensorId
 from ..protocol import INLINE_BYTES, TensorKey, TensorRef
-from .layout import as_buffer, dtype_name, flat_bytes, from_bytes, num_bytes, settle
+from .checkpoints import OwnCheckpoints, file_name, fill
+from .layout import allocate, as_buffer, dtype_name, flat_bytes, from_bytes, num_bytes, settle
+
+log = logging.getLogger(__name__)
 
 
 class LocalPlane:
-    """A `DataPlane` that reaches no other process."""
+    """A `DataPlane` that reaches no other process, but their checkpoints if it is given its own."""
 
     def __init__(
-        self, executor: ExecutorId, incarnation: str, endpoint: str, device: str = "cpu"
+        self,
+        executor: ExecutorId,
+        incarnation: str,
+        endpoint: str,
+        device: str = "cpu",
+        checkpoints: OwnCheckpoints | None = None,
     ) -> None:
         self.executor = executor
         self.incarnation = incarnation
         self.endpoint = endpoint
         self.device = device
+        self._checkpoints = checkpoints
         self._tensors: dict[TensorKey, torch.Tensor] = {}
         self._held_bytes = 0
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
 
-    def put(self, tensor: torch.Tensor) -> TensorRef:
+    def put(self, tensor: torch.Tensor, *, is_checkpointed: bool = False) -> TensorRef:
         """Publish a tensor; it must not be written to afterwards.
 
+        `is_checkpointed`: a file is to hold its bytes too. It is complete when this returns.
         Raises: TypeError: tensors of its dtype can't be carried.
         """
         dtype = dtype_name(tensor.dtype)
@@ -46,12 +57,21 @@ class LocalPlane:
             incarnation=self.incarnation,
             tensor_id=TensorId(next(self._ids)),
         )
-        inline = None
+        inline = checkpoint = None
         if num_bytes(shape, dtype) <= INLINE_BYTES:
             inline = bytes(as_buffer(flat_bytes(tensor)))
         else:
+            if is_checkpointed and self._checkpoints is not None:
+                checkpoint = self._checkpoints.save(key, as_buffer(flat_bytes(tensor)))
             self.keep(key, tensor)
-        return TensorRef(key=key, endpoint=self.endpoint, shape=shape, dtype=dtype, inline=inline)
+        return TensorRef(
+            key=key,
+            endpoint=self.endpoint,
+            shape=shape,
+            dtype=dtype,
+            inline=inline,
+            checkpoint=checkpoint,
+        )
 
     def get(self, ref: TensorRef) -> torch.Tensor:
         """The tensor itself, or one made of the ref's own bytes.
@@ -73,7 +93,10 @@ class LocalPlane:
         return cache(lambda: self.get(ref))
 
     def release(self, keys: Iterable[TensorKey]) -> None:
-        """Forget tensors; readers that have one already are not disturbed."""
+        """Forget tensors and delete their files; readers that have one are not disturbed."""
+        keys = tuple(keys)
+        if self._checkpoints is not None:
+            self._checkpoints.drop(keys)
         with self._lock:
             for key in keys:
                 tensor = self._tensors.pop(key, None)
@@ -92,6 +115,23 @@ class LocalPlane:
     def find(self, key: TensorKey) -> torch.Tensor | None:
         """The tensor or copy held under `key`."""
         return self._tensors.get(key)
+
+    def from_checkpoint(self, ref: TensorRef) -> torch.Tensor | None:
+        """A copy of a tensor out of its file; None: there is none, or it is not to be used."""
+        if ref.checkpoint is None or self._checkpoints is None:
+            return None
+        try:
+            if ref.checkpoint != file_name(ref.key):
+                raise ValueError(f"it is called {ref.checkpoint!r}")
+            size_bytes = num_bytes(ref.shape, ref.dtype)
+            with self._checkpoints.folder.opened(ref.checkpoint, size_bytes) as file:
+                tensor = allocate(ref.shape, ref.dtype)  # only now: the size is confirmed
+                fill(as_buffer(flat_bytes(tensor)), file)
+        except (OSError, ValueError) as problem:
+            tensor_id = ref.key.tensor_id
+            log.warning("no_checkpoint", extra={"tensor": tensor_id, "reason": str(problem)})
+            return None
+        return tensor.to(self.device)
 
     def keep(self, key: TensorKey, tensor: torch.Tensor) -> None:
         """Hold a settled tensor, or the copy of another executor's one, until it is released."""

@@ -1,4 +1,7 @@
-"""Which transport reaches a ref: inside it, in this process, else over ZeroMQ from its producer."""
+"""Which transport reaches a ref: inside it, in this process, a file, else ZeroMQ from its producer.
+
+A file is read before its producer is asked: that is cheaper, and the producer may be gone.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ class ExecutorPlane:
         self._fetches: dict[TensorKey, Future[torch.Tensor]] = {}
         self._lock = threading.Lock()
 
-    def put(self, tensor: torch.Tensor) -> TensorRef:
+    def put(self, tensor: torch.Tensor, *, is_checkpointed: bool = False) -> TensorRef:
         """Publish a tensor; it must not be written to afterwards."""
-        return self.local.put(tensor)
+        return self.local.put(tensor, is_checkpointed=is_checkpointed)
 
     def get(self, ref: TensorRef) -> torch.Tensor:
-        """A view of a local tensor, else a copy, fetched once and kept until it is released.
+        """A view of a local tensor, else a copy, made once and kept until it is released.
 
         Raises: InputsLost: it can't be had; PeerUnreachable: nor anything else of its holder.
         """
@@ -70,7 +73,9 @@ class ExecutorPlane:
     def _fetch(self, ref: TensorRef, fetch: Future[torch.Tensor]) -> None:
         """Settle `fetch`; whoever waits for it gets the tensor or the error."""
         try:
-            tensor = self._fetcher.fetch(ref)
+            tensor = self.local.from_checkpoint(ref)
+            if tensor is None:
+                tensor = self._fetcher.fetch(ref)
         except BaseException as problem:  # noqa: BLE001  (goes on to all who wait for it)
             with self._lock:
                 self._forget(ref.key, fetch)

@@ -22,9 +22,11 @@ from ..protocol import (
     CallFailed,
     CallLost,
     CallResult,
+    PatchCoverage,
     RunBatch,
     TensorKey,
 )
+from ..sampling.preview import Previews
 from .call_values import CallValues
 from .deferred import Arrivals
 from .error_report import error_report
@@ -51,6 +53,7 @@ class BatchRunner:
         self._values = CallValues(plane)
         self._models = models
         self._body_of = body_of
+        self._previews = Previews(settings.preview_size, settings.preview_folders, settings.device)
         self._folders = Folders(
             input=settings.input_directory,
             output=settings.output_directory,
@@ -68,6 +71,27 @@ class BatchRunner:
         start_s = time.perf_counter()
         arrivals = arrivals or Arrivals()
         results = self._results(batch, check_cancelled, arrivals)
+        return self._done(
+            batch,
+            results,
+            run_s=time.perf_counter() - start_s,
+            waited_s=arrivals.waited_s,
+            coverage=() if batch.model is None else self._models.coverage(batch.model),
+        )
+
+    def skip(self, batch: RunBatch) -> BatchDone:
+        """The report of a batch that is not run."""
+        return self._done(batch, [CallCancelled() for _ in batch.calls], run_s=0.0)
+
+    def _done(
+        self,
+        batch: RunBatch,
+        results: Sequence[CallResult],
+        *,
+        run_s: float,
+        waited_s: float = 0.0,
+        coverage: tuple[PatchCoverage, ...] = (),
+    ) -> BatchDone:
         return BatchDone(
             executor=self._settings.executor,
             incarnation=self._settings.incarnation,
@@ -75,15 +99,16 @@ class BatchRunner:
             results=tuple(results),
             resident=self._models.resident(),
             loaded=self._models.take_loaded(),
-            run_s=time.perf_counter() - start_s,
-            waited_s=arrivals.waited_s,
+            run_s=run_s,
+            waited_s=waited_s,
             switched=self._models.take_switched(),
-            coverage=() if batch.model is None else self._models.coverage(batch.model),
+            coverage=coverage,
         )
 
     def drop_models(self) -> None:
         """Unload every model."""
         self._models.drop_all()
+        self._previews.drop_decoders()
 
     def discard(self, done: BatchDone) -> None:
         """Release the outputs of a report that can't be sent."""
@@ -129,7 +154,7 @@ class BatchRunner:
                 folders=self._folders,
                 check_cancelled=check_cancelled,
                 is_strict=self._settings.is_strict,
-                preview_size=self._settings.preview_size,
+                previews=self._previews,
                 is_metadata_disabled=self._settings.is_metadata_disabled,
             )
         except Cancelled:

@@ -48,16 +48,20 @@ class CallValues:
         missing: list[TensorKey] = []
         try:
             for item in call.inputs:
-                if isinstance(item.value, AwaitedValue):
-                    args[item.name] = self._awaited(item.value, take)
-                elif isinstance(item.value, ScalarValue):
-                    args[item.name] = item.value.value
+                ref = item.value
+                if isinstance(ref, AwaitedValue) and item.is_deferred:
+                    args[item.name] = self._awaited(ref, take)
+                    continue
+                if isinstance(ref, AwaitedValue):  # made by an earlier batch of the chain
+                    ref = take(ref)
+                if isinstance(ref, ScalarValue):
+                    args[item.name] = ref.value
                 elif item.is_deferred:
-                    args[item.name] = self._deferred(item.value)
+                    args[item.name] = self._deferred(ref)
                 else:
-                    tensors = self._eager(item.value, missing)
+                    tensors = self._eager(ref, missing)
                     if not missing:
-                        args[item.name] = unflatten(item.value.tree, tensors)
+                        args[item.name] = unflatten(ref.tree, tensors)
         except Exception as problem:  # noqa: BLE001  (a broken tree, or no memory for a copy)
             return CallFailed(error=error_report(problem, args))
         if missing:
@@ -76,7 +80,10 @@ class CallValues:
             if len(result.outputs) != call.num_outputs:
                 raise NodeFailed(f"{len(result.outputs)} outputs instead of {call.num_outputs}")
             ui = None if result.ui is None else msgspec.json.encode(result.ui).decode()
-            outputs = tuple(self._put_value(value, refs) for value in result.outputs)
+            outputs = tuple(
+                self._put_value(value, refs, is_checkpointed=port in call.checkpoints)
+                for port, value in enumerate(result.outputs)
+            )
         except Exception as problem:  # noqa: BLE001  (a body gave what can't be carried)
             self._plane.release(ref.key for ref in refs)
             log.warning("output_refused", extra={"node": call.node_id, "reason": str(problem)})
@@ -117,11 +124,12 @@ class CallValues:
 
         return cache(fetch)
 
-    def _put_value(self, value: Value, refs: list[TensorRef]) -> ValueRef:
+    def _put_value(self, value: Value, refs: list[TensorRef], *, is_checkpointed: bool) -> ValueRef:
         if value is None or isinstance(value, bool | int | float | str):
             return ScalarValue(value=value)
         tree, tensors = flatten(value)
         first = len(refs)
         for tensor in tensors:
-            refs.append(self._plane.put(tensor))  # noqa: PERF401  (what was put shows in `refs`)
+            ref = self._plane.put(tensor, is_checkpointed=is_checkpointed)
+            refs.append(ref)  # one by one: what was put shows in `refs` if the next one fails
         return TreeValue(tree=tree, tensors=tuple(refs[first:]))

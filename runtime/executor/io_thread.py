@@ -32,6 +32,7 @@ from ..protocol import (
     Heartbeat,
     Hello,
     InputReady,
+    RecallBatches,
     ReleaseTensors,
     RunBatch,
     Shutdown,
@@ -48,10 +49,16 @@ STDIN: Final = 0
 
 @dataclass(slots=True)
 class Job:
-    """A batch for the main thread, with the flag by which it is cancelled and its late inputs."""
+    """A batch for the main thread, with its late inputs and the flags that stop it.
+
+    Args:
+        cancelled: it stops at the next boundary within it.
+        recalled: it doesn't begin, unless it has begun.
+    """
 
     batch: RunBatch
     cancelled: threading.Event = field(default_factory=threading.Event)
+    recalled: threading.Event = field(default_factory=threading.Event)
     arrivals: Arrivals = field(default_factory=Arrivals)
 
 
@@ -166,12 +173,8 @@ class IoThread(threading.Thread):
             case RunBatch():
                 job = self._running[message.batch_id] = Job(message)
                 self._inbox.put(job)
-            case InputReady():
-                if message.batch_id in self._running:  # else it was done without it
-                    self._running[message.batch_id].arrivals.put(message.awaited, message.value)
-            case CancelBatch():
-                if message.batch_id in self._running:  # else it was reported meanwhile
-                    self._running[message.batch_id].cancelled.set()
+            case InputReady() | CancelBatch() | RecallBatches():
+                self._tell_jobs(message)
             case ReleaseTensors():
                 # At once, even while a batch runs: the coordinator releases only what no
                 # batch under way reads, and the memory may be needed now.
@@ -180,6 +183,22 @@ class IoThread(threading.Thread):
                 self._inbox.put(message)
             case Shutdown():
                 self._on_shutdown()
+            case _:
+                assert_never(message)
+
+    def _tell_jobs(self, message: InputReady | CancelBatch | RecallBatches) -> None:
+        """Pass on what concerns batches; those that are not there were reported meanwhile."""
+        match message:
+            case InputReady(batch_id=batch_id):
+                if batch_id in self._running:
+                    self._running[batch_id].arrivals.put(message.awaited, message.value)
+            case CancelBatch(batch_id=batch_id):
+                if batch_id in self._running:
+                    self._running[batch_id].cancelled.set()
+            case RecallBatches(batch_ids=batch_ids):
+                for batch_id in batch_ids:
+                    if batch_id in self._running:
+                        self._running[batch_id].recalled.set()
             case _:
                 assert_never(message)
 

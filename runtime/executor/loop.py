@@ -13,6 +13,7 @@ from ..errors import Cancelled
 from ..protocol import BatchDone, CallFailed, DropModels, ErrorReport, Shutdown
 from ..wire import WireProblem, encode
 from .batch_runner import BatchRunner
+from .chain import Chain
 from .io_thread import IoThread, Job, Work
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ class ExecutorLoop:
     def __init__(self, inbox: SimpleQueue[Work], runner: BatchRunner) -> None:
         self._inbox = inbox
         self._runner = runner
+        self._chain = Chain()
         self._current: Job | None = None
         self._is_stopping = False
 
@@ -72,18 +74,25 @@ class ExecutorLoop:
             if job.cancelled.is_set():
                 raise Cancelled("the batch was cancelled")
 
-        done = self._runner.run(job.batch, check_cancelled, job.arrivals)
+        # A recall that comes later than this finds the batch begun.
+        is_on = not job.recalled.is_set() and self._chain.begin(job.batch, job.arrivals)
+        if is_on:
+            done = self._runner.run(job.batch, check_cancelled, job.arrivals)
+        else:
+            done = self._runner.skip(job.batch)
         self._current = None
         log.debug(
             "batch_done",
             extra={"batch": done.batch_id, "op": job.batch.op, "run_s": done.run_s},
         )
-        io.send(done.batch_id, self._encoded(done))
+        done, frames = self._encoded(done)
+        self._chain.note(job.batch, done)
+        io.send(done.batch_id, frames)
 
-    def _encoded(self, done: BatchDone) -> list[bytes]:
-        """The report's frames; one that is too large becomes the failure of its calls."""
+    def _encoded(self, done: BatchDone) -> tuple[BatchDone, list[bytes]]:
+        """The report and its frames; one that is too large becomes the failure of its calls."""
         try:
-            return encode(done)
+            return done, encode(done)
         except WireProblem as problem:
             self._runner.discard(done)
             report = ErrorReport(
@@ -94,4 +103,5 @@ class ExecutorLoop:
                 current_inputs={},
             )
             failed = tuple(CallFailed(error=report) for _ in done.results)
-            return encode(msgspec.structs.replace(done, results=failed))
+            done = msgspec.structs.replace(done, results=failed)
+            return done, encode(done)

@@ -80,6 +80,7 @@ def run(settings: ExecutorSettings) -> None:
     """Serve the coordinator until it says Shutdown, or SIGTERM comes."""
     import torch
 
+    from ..data_plane.checkpoints import own_checkpoints
     from ..data_plane.local import LocalPlane
     from ..data_plane.routes import ExecutorPlane
     from ..data_plane.zmq import TensorFetcher, TensorServer
@@ -100,7 +101,11 @@ def run(settings: ExecutorSettings) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     inbox: SimpleQueue[Work] = SimpleQueue()
     local = LocalPlane(
-        settings.executor, settings.incarnation, settings.data_endpoint, VALUES_DEVICE
+        settings.executor,
+        settings.incarnation,
+        settings.data_endpoint,
+        VALUES_DEVICE,
+        own_checkpoints(settings.checkpoint_directory),
     )
     plane = ExecutorPlane(local, TensorFetcher(context, VALUES_DEVICE))
     models = ModelCache(settings.model_memory_bytes, settings.device, build)

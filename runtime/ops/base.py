@@ -14,6 +14,7 @@ from pathlib import Path
 from ...graph_import.ir import NodeId
 from ...graph_import.model import Model
 from ..ids import RequestId
+from ..sampling.preview import Previews
 from ..values import Value
 
 
@@ -42,7 +43,7 @@ class OpContext:
     folders: Folders
     check_cancelled: Callable[[], None]
     is_strict: bool
-    preview_size: int
+    previews: Previews
     is_metadata_disabled: bool
 
 

@@ -18,7 +18,7 @@ from ..sampling.guidance import guide
 from ..sampling.latent_format import from_denoiser_space, noised_start, to_denoiser_space
 from ..sampling.noise import NoiseStream, initial_noise, sampler_generator
 from ..sampling.noise_mask import latent_mask, masked_estimate
-from ..sampling.preview import PREVIEW_METHODS, preview_jpeg
+from ..sampling.preview import PREVIEW_METHODS, Previews
 from ..values import LATENT_PIXELS, KeptPicture, Latent, SamplingRun
 from .arguments import argument, loaded
 from .base import OpCall, OpContext, OpResult
@@ -102,19 +102,20 @@ def denoise(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
         ctx.check_cancelled()
         estimates = guide(model, [turn.row for turn in group])
         results += [
-            _advance(turn, estimate, ctx.preview_size)
+            _advance(turn, estimate, ctx.previews)
             for turn, estimate in zip(group, estimates, strict=True)
         ]
     return results
 
 
-def _advance(turn: Turn, estimate: torch.Tensor, preview_size: int) -> OpResult:
+def _advance(turn: Turn, estimate: torch.Tensor, previews: Previews) -> OpResult:
     noise = NoiseStream(turn.run.generator)
     estimate = masked_estimate(turn.run, estimate)
     state = turn.sampler.update(turn.run.state, estimate, turn.evaluation, turn.sigmas, noise)
     preview = None
-    if turn.call.hidden.get("preview_method") in PREVIEW_METHODS:
-        preview = preview_jpeg(estimate, family_argument(turn.call), preview_size)
+    method = turn.call.hidden.get("preview_method")
+    if method in PREVIEW_METHODS:
+        preview = previews.jpeg(method, estimate, family_argument(turn.call))
     run = SamplingRun(state=state, generator=noise.state(), kept=turn.run.kept)
     return OpResult(outputs=(run,), preview=preview)
 

@@ -40,11 +40,32 @@ class CancelSent(Action, frozen=True, kw_only=True):
     batch_id: BatchId
 
 
+class Recall(Action, frozen=True, kw_only=True):
+    """Tell the executor not to begin these batches, the rest of its chain."""
+
+    executor: ExecutorId
+    batch_ids: tuple[BatchId, ...]
+
+
 class Release(Action, frozen=True, kw_only=True):
     """Tell the executor to forget tensors."""
 
     executor: ExecutorId
     keys: tuple[TensorKey, ...]
+
+
+class DropCheckpoints(Action, frozen=True, kw_only=True):
+    """Delete files of tensors whose maker is dead."""
+
+    names: tuple[str, ...]
+
+
+class SweepCheckpoints(Action, frozen=True, kw_only=True):
+    """Delete all files of a dead incarnation but those in `kept`."""
+
+    executor: ExecutorId
+    incarnation: str
+    kept: tuple[str, ...]
 
 
 class Drop(Action, frozen=True, kw_only=True):
@@ -113,7 +134,10 @@ AnyAction = (
     SendBatch
     | Provide
     | CancelSent
+    | Recall
     | Release
+    | DropCheckpoints
+    | SweepCheckpoints
     | Drop
     | LowerPending
     | RequestStarted

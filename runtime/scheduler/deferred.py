@@ -62,7 +62,7 @@ class DeferredInputs:
         makers = [request.nodes[v[0]] for v in state.deferred if v not in request.values]
         return max(
             (
-                self.executors[maker.executor].remaining_s(now_s)
+                self.executors[maker.executor].until_made_s(maker, now_s)
                 for maker in makers
                 if maker.status is NodeStatus.RUNNING and maker.executor is not None
             ),

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...graph_import.ir import Edge, EdgeKind
-from ..ids import BatchId
-from ..protocol import NodeCall, NodeInput, RunBatch
-from .actions import AnyAction, NodeStarted, RequestStarted, SendBatch
 from .batching import ReadyGroup, ReadyQueue
-from .deferred import DeferredInputs, awaited_value, beside_reader
-from .executors import Executors, ExecutorSlot, RunningBatch, RunningCall
+from .deferred import DeferredInputs, beside_reader
+from .executors import Executors, ExecutorSlot
 from .node_state import NodeState, Order
 from .placement import Placer
+from .sending import Sender
 
 Rank = tuple[Order, bool, Order]
 
 
 @dataclass(slots=True)
 class Dispatcher:
-    """Sends batches; appends to `actions` what the coordinator must do for that."""
+    """Decides what is sent next, and where."""
 
     ready: ReadyQueue
     executors: Executors
     placer: Placer
     deferred: DeferredInputs
-    actions: list[AnyAction]
-    num_batches: int = 0
+    sender: Sender
 
     def dispatch(self, now_s: float) -> None:
         """Send what can be sent, the group with the foremost head first.
@@ -88,59 +84,6 @@ class Dispatcher:
     def _send(
         self, slot: ExecutorSlot, group: ReadyGroup, states: list[NodeState], now_s: float
     ) -> None:
-        self.num_batches += 1
-        batch_id = BatchId(self.num_batches)
         wait_s = max(self.deferred.longest_wait_s(state, now_s) for state in states)
-        duration_s = max(wait_s, self.placer.duration_s(group, states, slot))
-        calls = tuple(state.request.start(state, slot) for state in states)
-        slot.running = RunningBatch(batch_id, group.op, calls, due_s=now_s + duration_s)
-        if group.model is not None:
-            self.placer.replicas.send(slot.executor, group.model.key)
-        for state in states:
-            self._announce(state, slot)
-        self.actions.append(
-            SendBatch(
-                executor=slot.executor,
-                batch=RunBatch(
-                    batch_id=batch_id,
-                    op=group.op,
-                    model=group.model,
-                    calls=tuple(map(_node_call, calls)),
-                ),
-                hidden=tuple(state.node.hidden for state in states),
-            )
-        )
-
-    def _announce(self, state: NodeState, slot: ExecutorSlot) -> None:
-        request = state.request
-        if not request.is_started:
-            request.is_started = True
-            self.actions.append(RequestStarted(request_id=request.request_id))
-        self.actions.append(
-            NodeStarted(
-                request_id=request.request_id, node_id=state.node.id, executor=slot.executor
-            )
-        )
-
-
-def _node_call(call: RunningCall) -> NodeCall:
-    """The call as the executor gets it; the coordinator fills in `hidden`."""
-    node = call.state.node
-    return NodeCall(
-        request_id=call.state.request.request_id,
-        node_id=node.id,
-        params=node.params,
-        inputs=tuple(_node_input(call, name, edge) for name, edge in node.inputs),
-        num_outputs=len(node.outputs),
-        hidden=(),
-    )
-
-
-def _node_input(call: RunningCall, name: str, edge: Edge) -> NodeInput:
-    value_id = edge.source, edge.port
-    value = call.inputs.get(value_id)
-    return NodeInput(
-        name=name,
-        value=awaited_value(call.state.request, value_id) if value is None else value.ref,
-        is_deferred=edge.kind is EdgeKind.DEFERRED,
-    )
+        duration_s = max(wait_s, self.placer.duration_s(states, slot))
+        self.sender.send(slot, states, now_s + duration_s)

@@ -31,7 +31,7 @@ class Endings:
         for state in request.running.values():
             assert state.executor is not None
             if state.executor in self.executors:
-                self._cancel_if_unwanted(self.executors[state.executor])
+                self._cancel_unwanted(self.executors[state.executor])
         self.end_if_free(request)
 
     def end_if_done(self, request: RequestState) -> None:
@@ -56,10 +56,8 @@ class Endings:
             )
         )
 
-    def _cancel_if_unwanted(self, slot: ExecutorSlot) -> None:
-        batch = slot.running
-        if batch is None or batch.is_cancelled:
-            return
-        if all(call.state.request.ending is not None for call in batch.calls):
-            batch.is_cancelled = True
-            self.actions.append(CancelSent(executor=slot.executor, batch_id=batch.batch_id))
+    def _cancel_unwanted(self, slot: ExecutorSlot) -> None:
+        for batch in slot.batches():
+            if batch.is_unwanted and not batch.is_cancelled:
+                batch.is_cancelled = True
+                self.actions.append(CancelSent(executor=slot.executor, batch_id=batch.batch_id))

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ...graph_import.ir import NodeId
 from ..errors import InvariantBroken
+from ..ids import RequestId
 from ..protocol import TensorKey
-from .executors import ExecutorSlot, RunningCall
+from .executors import ExecutorSlot, RunningBatch, RunningCall
 from .node_state import NodeState, NodeStatus, ValueId
 from .request_state import RequestState
 from .scheduler import Scheduler
@@ -75,9 +77,9 @@ def _check_values(request: RequestState, scheduler: Scheduler) -> None:
         _require(value.num_readers == num_readers, f"readers of {value_id}", request)
         _require(request.is_wanted(value_id), f"nobody wants {value_id}", request)
         _require(not value.is_retired, f"{value_id} is there and given up", request)
-        for key in value.keys:
-            alive = scheduler.executors.is_alive(key.executor, key.incarnation)
-            _require(alive, f"{value_id} is held by a dead executor", request)
+        is_dead = not scheduler.executors.is_alive(*value.maker)
+        is_gone = is_dead and value.dies_with(*value.maker)
+        _require(not is_gone, f"{value_id} is held by a dead executor", request)
     for state in request.nodes.values():
         if state.status in (NodeStatus.WAITING, NodeStatus.READY):
             for value_id in state.inputs:
@@ -94,8 +96,8 @@ def _check_batches(scheduler: Scheduler) -> None:
     calls = [
         (slot, call)
         for slot in scheduler.executors
-        if slot.running is not None
-        for call in slot.running.calls
+        for batch in slot.batches()
+        for call in batch.calls
     ]
     sent = Counter(call.state for _, call in calls)
     running = [s for request in scheduler.requests.values() for s in request.running.values()]
@@ -106,25 +108,40 @@ def _check_batches(scheduler: Scheduler) -> None:
     for slot, call in calls:
         request = call.state.request
         _require(call.state.executor == slot.executor, "a node runs elsewhere", request)
-        _check_awaited(slot, call)
         for value in call.inputs.values():
             holds = value.holders.get(slot.executor) == slot.incarnation
             _require(holds, f"{slot.executor} was sent a value and is no holder", request)
     for slot in scheduler.executors:
-        if slot.running is not None:
-            is_unwanted = all(c.state.request.ending is not None for c in slot.running.calls)
-            is_over = is_unwanted or slot.running.is_orphaned
-            _require(slot.running.is_cancelled == is_over, "a batch that nobody wants runs on")
+        _check_chain(slot)
+        for batch in slot.batches():
+            is_over = batch.is_unwanted or batch.is_orphaned
+            _require(batch.is_cancelled == is_over, "a batch that nobody wants runs on")
     _check_tensors(scheduler, list(uses))
 
 
-def _check_awaited(slot: ExecutorSlot, call: RunningCall) -> None:
-    """A call has all its inputs but deferred ones that another executor makes at this moment."""
+def _check_chain(slot: ExecutorSlot) -> None:
+    """Only the foremost batch awaits others' values; later ones need what is made before them."""
+    _require(slot.running is not None or not slot.later, "a chain that does not begin")
+    before: set[tuple[RequestId, NodeId]] = set()
+    is_over = False
+    for batch in slot.batches():
+        is_over = is_over or batch.is_cancelled or batch.is_recalled
+        for call in batch.calls:
+            request = call.state.request
+            _check_awaited(slot, batch, call)
+            made = {(request.request_id, value_id[0]) for value_id in call.chained}
+            _require(is_over or made <= before, "a chain lacks what it needs", request)
+            _require(batch is slot.running or not call.awaited, "a chain waits", request)
+        before |= {(c.state.request.request_id, c.state.node.id) for c in batch.calls}
+
+
+def _check_awaited(slot: ExecutorSlot, batch: RunningBatch, call: RunningCall) -> None:
+    """A call has all its inputs but those that its chain makes, and deferred ones that another
+    executor makes at this moment."""
     request = call.state.request
-    known = sorted([*call.inputs, *call.awaited])
+    known = sorted([*call.inputs, *call.awaited, *call.chained])
     _require(known == sorted(call.state.inputs), "a call lacks an input", request)
-    assert slot.running is not None
-    for value_id in () if slot.running.is_cancelled else call.awaited:
+    for value_id in () if batch.is_cancelled else call.awaited:
         rule = f"{call.state.node.id} waits for {value_id}"
         maker = request.nodes[value_id[0]]
         _require(value_id in call.state.deferred, f"{rule} and reads it eagerly", request)
@@ -142,6 +159,8 @@ def _check_tensors(scheduler: Scheduler, in_use: list[HeldValue]) -> None:
         owners.update(set(value.keys))
     shared = [key for key, num_owners in owners.items() if num_owners > 1]
     _require(not shared, f"tensors of two values: {shared}")
+    files = {name for value in values.values() for name in value.checkpoints}
+    _require(scheduler.tensors.needed_checkpoints() == files, "files that are needed")
 
 
 def _check_queue(scheduler: Scheduler) -> None:

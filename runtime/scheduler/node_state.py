@@ -33,6 +33,7 @@ NODE_TRANSITIONS: Final[Mapping[tuple[NodeStatus, NodeStatus], str]] = {
     (NodeStatus.WAITING, NodeStatus.READY): "every input is there, or deferred and on its way",
     (NodeStatus.READY, NodeStatus.WAITING): "an input was lost",
     (NodeStatus.READY, NodeStatus.RUNNING): "sent in a batch",
+    (NodeStatus.WAITING, NodeStatus.RUNNING): "sent ahead in a chain that makes its inputs",
     (NodeStatus.RUNNING, NodeStatus.DONE): "reported",
     (NodeStatus.RUNNING, NodeStatus.READY): "executor lost, run again",
     (NodeStatus.RUNNING, NodeStatus.WAITING): "inputs lost, wait for them again",

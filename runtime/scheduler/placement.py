@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...graph_import.handles import ModelKey
+from ...graph_import.handles import ModelKey, ModelRef, Patch
 from .batching import ReadyGroup, gather
 from .executors import Executors, ExecutorSlot
 from .node_state import NodeState
@@ -102,18 +102,25 @@ class Placer:
         num_free = sum(not self.turns.is_wanted(model, slot) for slot in standing_by)
         return slot, self._gather(group, 0, slot, num_free)
 
-    def duration_s(
-        self, group: ReadyGroup, states: Sequence[NodeState], slot: ExecutorSlot
-    ) -> float:
-        """Estimated seconds until a batch of ready nodes is done on an executor."""
+    def duration_s(self, states: Sequence[NodeState], slot: ExecutorSlot) -> float:
+        """Estimated seconds that a batch of nodes takes on an executor."""
         duration_s = sum(fetch_s(state, slot) + state.profile.seconds_s for state in states)
-        if group.model is not None:
-            key = group.model.key
-            if not self.replicas.has(slot.executor, key):
-                duration_s += self.profiles.load(key).seconds_s
-            if self.replicas.patches(slot.executor, key) != group.model.patches:
-                duration_s += self.profiles.switch(key).seconds_s
+        model = states[0].node.model
+        if model is not None:
+            if not self.replicas.has(slot.executor, model.key):
+                duration_s += self.profiles.load(model.key).seconds_s
+            if self.patches(slot, model) != model.patches:
+                duration_s += self.profiles.switch(model.key).seconds_s
         return duration_s
+
+    def patches(self, slot: ExecutorSlot, model: ModelRef) -> tuple[Patch, ...]:
+        """The patches that a model has on an executor once it has run what it was sent."""
+        planned = slot.planned_patches(model)
+        return self.replicas.patches(slot.executor, model.key) if planned is None else planned
+
+    def may_join(self, states: Sequence[NodeState], other: NodeState) -> bool:
+        """Whether a node of the same op and model would be batched with others."""
+        return len(states) < self.max_batch and not other.num_deaths
 
     def _first_to_load(self, group: ReadyGroup, key: ModelKey, now_s: float) -> int | None:
         """Index of the first node that is better off where the model must be loaded first.

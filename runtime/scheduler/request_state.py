@@ -122,22 +122,26 @@ class RequestState:
             self._wake(state)
 
     def start(self, state: NodeState, slot: ExecutorSlot) -> RunningCall:
-        """A ready node goes to an executor with what is there of its inputs.
+        """A node goes to an executor with what is there of its inputs.
 
+        It is ready, or its inputs are there once the executor has run what it was sent before.
         What it makes is on its way now: nodes that may start without it become ready.
         """
-        self.ready.remove(state)
+        if state.status is NodeStatus.READY:
+            self.ready.remove(state)
         state.move(NodeStatus.RUNNING)
         state.executor = slot.executor
         self.running[state.node.id] = state
         there = {v: self.values[v] for v in state.inputs if v in self.values}
         for value in there.values():
             self.tensors.send(value, slot.executor, slot.incarnation)
+        chained = [v for v in state.inputs if v not in there and slot.makes(self, v)]
         for reader in self._expecting(state):
             if reader.status is NodeStatus.WAITING:
                 reader.num_missing -= 1
                 self._wake(reader)
-        return RunningCall(state, there, [v for v in state.inputs if v not in there])
+        known = there.keys() | chained
+        return RunningCall(state, there, [v for v in state.inputs if v not in known], chained)
 
     def finish(self, state: NodeState, outputs: Iterable[HeldValue]) -> None:
         """A running node is done and gave one value per port."""

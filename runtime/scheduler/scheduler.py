@@ -8,7 +8,7 @@ Source: architecture, section 6; LegoDiffusion (arXiv 2604.08123), Algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 import msgspec
@@ -19,6 +19,7 @@ from ..ids import ExecutorId, RequestId
 from ..protocol import CallCancelled, CallDone, CallFailed, CallLost, CallResult, ErrorReport
 from .actions import AnyAction, Drop, LowerPending, NodeFinished, NodeReset, Outcome
 from .batching import ReadyQueue
+from .chains import Chains
 from .deferred import DeferredInputs
 from .dispatch import Dispatcher
 from .endings import Endings
@@ -41,8 +42,9 @@ from .profiles import Profiles
 from .recovery import inputs_lost, lose_values, poisoned, reopen_producers, wrong_outputs
 from .replicas import Replicas
 from .request_state import Ending, RequestState
+from .sending import Sender
 from .switching import PatchTurns
-from .tensors import TensorBook, discard, hold
+from .tensors import TensorBook, discard
 from .views import ExecutorState, NodeView
 
 
@@ -54,10 +56,12 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
         max_batch: calls in one batch at most (B_max).
         max_attempts: a node that was running on so many executors that died fails its request.
         max_lost: so often a node may be sent in vain because its inputs could not be fetched.
+        max_ahead: batches in a chain behind the one that runs at most; 0: there are no chains.
     """
 
     is_strict: bool = False
     max_batch: int = 8
+    max_ahead: int = 16
     max_attempts: int = 2
     max_lost: int = 5
 
@@ -79,8 +83,12 @@ class Scheduler:
         turns = PatchTurns(self.ready, self.executors, self.replicas, self.profiles)
         placer = Placer(self.executors, self.replicas, self.profiles, turns, max_batch)
         self._deferred = DeferredInputs(self.executors, self._actions)
+        self._sender = Sender(self.replicas, self._actions)
         self._dispatcher = Dispatcher(
-            self.ready, self.executors, placer, self._deferred, self._actions
+            self.ready, self.executors, placer, self._deferred, self._sender
+        )
+        self._chains = Chains(
+            self.ready, self.executors, placer, self._sender, self._actions, config.max_ahead
         )
 
     def on_event(self, event: AnyEvent, now_s: float) -> list[AnyAction]:
@@ -94,6 +102,7 @@ class Scheduler:
         # Memory is freed before a batch asks for more of it.
         self._actions.extend(self.tensors.flush(self.executors.alive()))
         self._dispatcher.dispatch(now_s)
+        self._chains.update(now_s)
         actions = self._actions.copy()
         self._actions.clear()
         return actions
@@ -217,20 +226,25 @@ class Scheduler:
             return
         slot = self.executors.remove(executor)
         self.replicas.forget(executor)
-        calls = () if slot.running is None else slot.running.calls
+        batches = slot.batches()
         # Values first: a node that was running there must not become ready on inputs that are gone.
         hurt = {
             request.request_id: request
             for request in self.requests.values()
-            if lose_values(request, lambda value: value.lived_in(executor, incarnation))
+            if lose_values(request, lambda value: value.dies_with(executor, incarnation))
         }
-        for call in calls:
-            self._stop_reading(call)
-            hurt[call.state.request.request_id] = call.state.request
-            self._outlive(call.state)
+        for batch in batches:
+            for call in batch.calls:
+                self._stop_reading(call)
+                hurt[call.state.request.request_id] = call.state.request
+                if batch is slot.running:
+                    self._outlive(call.state)
+                else:
+                    self._give_back(call.state, is_told=batch.is_announced)
         for request in hurt.values():
             if request.ending is None:
                 self._reset(reopen_producers(request))
+        self.tensors.bury(executor, incarnation)
 
     def _outlive(self, state: NodeState) -> None:
         """A node's executor died under it."""
@@ -240,12 +254,12 @@ class Scheduler:
             self._fail(request, state.node.id, poisoned(state))
         self._give_back(state)
 
-    def _give_back(self, state: NodeState) -> None:
-        """A running node came to nothing: it runs again, unless its request is over."""
+    def _give_back(self, state: NodeState, *, is_told: bool = True) -> None:
+        """A node that was sent came to nothing: it runs again, unless its request is over."""
         request = state.request
         if request.ending is None:
             request.run_again(state)
-            self._reset([state])
+            self._reset([state] if is_told else [])
         else:
             request.drop_running(state)
             self._endings.end_if_free(request)
@@ -262,22 +276,35 @@ class Scheduler:
         if not self.executors.is_alive(event.executor, event.incarnation):
             return
         slot = self.executors[event.executor]
-        batch = slot.running
-        if batch is None or batch.batch_id != event.batch_id:
+        batch = slot.find(event.batch_id)
+        if batch is None:
             return  # reported before
         if len(event.results) != len(batch.calls):
             raise InvariantBroken(
                 f"executor {event.executor} gave {len(event.results)} results for the "
                 f"{len(batch.calls)} calls of batch {event.batch_id}"
             )
-        slot.running = None
+        slot.take_out(batch)
         slot.num_loads += len(event.loaded)
         self.replicas.report(event.executor, event.resident, event.switched)
         self._learn(batch, event)
+        if any(not isinstance(result, CallCancelled) for result in event.results):
+            self._sender.announce(batch, slot)  # it had begun when it was recalled
         for call, result in zip(batch.calls, event.results, strict=True):
             self._stop_reading(call)
-            self._settle(call, result, slot, is_orphaned=batch.is_orphaned)
+            self._settle(call, result, slot, batch)
+        self._go_on(slot, event.results)
         self._drop_if_idle(slot)
+
+    def _go_on(self, slot: ExecutorSlot, results: Sequence[CallResult]) -> None:
+        """The executor turns to the rest of its chain, if it has one."""
+        if not all(isinstance(result, CallDone) for result in results):
+            for later in slot.later:  # they need what was not made
+                later.is_recalled = True
+            if slot.running is not None:
+                slot.running.is_recalled = True
+        if slot.running is not None and not slot.running.is_recalled:
+            self._sender.announce(slot.running, slot)
 
     def _learn(self, batch: RunningBatch, event: BatchReported) -> None:
         """Measure: `run_s` is all of the batch, so loading and switching are taken off."""
@@ -296,7 +323,7 @@ class Scheduler:
             self.tensors.stop_reading(value)
 
     def _settle(
-        self, call: RunningCall, result: CallResult, slot: ExecutorSlot, *, is_orphaned: bool
+        self, call: RunningCall, result: CallResult, slot: ExecutorSlot, batch: RunningBatch
     ) -> None:
         state = call.state
         if state.request.ending is not None:
@@ -312,8 +339,9 @@ class Scheduler:
                 self._give_back(state)
             case CallLost():
                 self._miss(call, result)
-            case CallCancelled() if is_orphaned:  # no fault of its own: it does not count
-                self._give_back(state)
+            case CallCancelled() if batch.is_orphaned or batch.is_recalled:
+                # No fault of its own: it does not count.
+                self._give_back(state, is_told=batch.is_announced)
                 self._reset(reopen_producers(state.request))
             case CallCancelled():  # nobody asked for that: the executor is about to go
                 self._retry(state)
@@ -327,8 +355,11 @@ class Scheduler:
             self._fail(request, state.node.id, wrong_outputs(state, len(result.outputs)))
             self._give_back(state)
             return
-        outputs = [hold(ref, slot.executor, slot.incarnation) for ref in result.outputs]
+        outputs = [
+            self.tensors.hold(ref, slot.executor, slot.incarnation) for ref in result.outputs
+        ]
         request.finish(state, outputs)
+        self._chains.hand_on(state, slot)
         self._deferred.provide(state)
         self._actions.append(
             NodeFinished(

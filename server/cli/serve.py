@@ -21,8 +21,9 @@ from ...runtime.coordinator.service import Coordinator
 from ...runtime.errors import SettingsProblem
 from ...runtime.logs import setup_logging
 from ..app import build_front
+from ..app_keys import MODEL_PATHS
 from ..files import empty_temp, make_folders
-from ..leftovers import only_server, sweep_links
+from ..leftovers import only_server, sweep_checkpoints, sweep_links
 from ..supervisor import Supervisor
 from ..uploads import sweep
 
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
             empty_temp(settings)
             sweep(settings.input_directory)
             sweep_links(Path(tempfile.gettempdir()))
+            sweep_checkpoints()
             asyncio.run(serve(settings))
             empty_temp(settings)
     except SettingsProblem as problem:
@@ -66,7 +68,8 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     front = build_front(settings)
-    supervisor = Supervisor(settings, front.coordinator)
+    decoders = front.app[MODEL_PATHS].folders("vae_approx")
+    supervisor = Supervisor(settings, front.coordinator, decoders)
     runner = web.AppRunner(front.app, access_log=None, shutdown_timeout=SHUTDOWN_LIMIT_S)
     try:
         await _open(front.coordinator, settings)

@@ -110,6 +110,7 @@ class ExecutorProcess:
             saves_directory=folder / "saves",
             is_metadata_disabled=False,
             preview_size=512,
+            preview_folders=(),
             log_level="INFO",
         )
         self.log_path = folder / f"{executor}.log"

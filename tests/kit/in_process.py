@@ -22,6 +22,7 @@ from nodeloom.runtime.ids import RequestId
 from nodeloom.runtime.models.registry import build
 from nodeloom.runtime.ops.base import OpCall, OpContext
 from nodeloom.runtime.ops.registry import body
+from nodeloom.runtime.sampling.preview import Previews
 from nodeloom.server.catalog import FolderCatalog
 from nodeloom.server.files import Folders
 from nodeloom.server.model_paths import ModelPaths
@@ -61,7 +62,7 @@ class InProcess:
             folders=self._folders,
             check_cancelled=never_cancelled,
             is_strict=True,
-            preview_size=64,
+            previews=Previews(64, (), "cpu"),
             is_metadata_disabled=True,
         )
         call = OpCall(request_id=RequestId("r"), node_id=node.id, args=args, hidden={})

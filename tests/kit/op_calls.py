@@ -10,6 +10,7 @@ from nodeloom.graph_import.model import Model
 from nodeloom.runtime.ids import RequestId
 from nodeloom.runtime.ops.base import Folders, OpCall, OpContext, OpResult
 from nodeloom.runtime.ops.registry import body
+from nodeloom.runtime.sampling.preview import Previews
 
 
 def folders_below(base: Path) -> Folders:
@@ -45,7 +46,7 @@ def run_op(
         folders=folders or Folders(*[Path("/nonexistent")] * 4),
         check_cancelled=check_cancelled,
         is_strict=is_strict,
-        preview_size=64,
+        previews=Previews(64, (), "cpu"),
         is_metadata_disabled=is_metadata_disabled,
     )
     call = OpCall(

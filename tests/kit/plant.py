@@ -7,12 +7,12 @@ and not while a batch reads it, a request starts and ends once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from kit.checkpoint_files import CheckpointFiles
 from kit.worker import Worker
 from nodeloom.graph_import.ir import Graph, Node, NodeId
-from nodeloom.graph_import.types import CONDITIONING, INT, MASK
-from nodeloom.runtime.ids import ExecutorId, RequestId, TensorId
+from nodeloom.runtime.ids import BatchId, ExecutorId, RequestId
 from nodeloom.runtime.protocol import (
     AwaitedValue,
     CallCancelled,
@@ -23,9 +23,7 @@ from nodeloom.runtime.protocol import (
     ErrorReport,
     NodeCall,
     RunBatch,
-    ScalarValue,
     TensorKey,
-    TensorRef,
     TreeValue,
     ValueRef,
 )
@@ -33,15 +31,18 @@ from nodeloom.runtime.scheduler.actions import (
     AnyAction,
     CancelSent,
     Drop,
+    DropCheckpoints,
     LowerPending,
     NodeFinished,
     NodeReset,
     NodeStarted,
     Provide,
+    Recall,
     Release,
     RequestEnded,
     RequestStarted,
     SendBatch,
+    SweepCheckpoints,
 )
 from nodeloom.runtime.scheduler.events import (
     AnyEvent,
@@ -55,16 +56,23 @@ from nodeloom.runtime.scheduler.events import (
 from nodeloom.runtime.scheduler.invariants import check_scheduler
 from nodeloom.runtime.scheduler.scheduler import Scheduler, SchedulerConfig
 
-INLINE_TYPES = (MASK, CONDITIONING)  # of which tensors are small enough here to travel in the ref
-SHAPE = (1, 4, 512, 512)  # float32: 4 MiB
-
 
 class Plant:
-    """Drives one scheduler. `log` has every event with its answer."""
+    """Drives one scheduler, without chains or checkpoints unless told.
 
-    def __init__(self, config: SchedulerConfig | None = None, *, is_checked: bool = True) -> None:
-        self.scheduler = Scheduler(config or SchedulerConfig())
+    `log` has every event with its answer.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig | None = None,
+        *,
+        is_checked: bool = True,
+        files: CheckpointFiles | None = None,
+    ) -> None:
+        self.scheduler = Scheduler(config or SchedulerConfig(max_ahead=0))
         self.is_checked = is_checked
+        self.files = files or CheckpointFiles()
         self.now_s = 0.0
         self.workers: dict[ExecutorId, Worker] = {}
         self.gone: list[Worker] = []
@@ -74,6 +82,7 @@ class Plant:
         self.questions: list[LowerPending] = []
         self.log: list[tuple[AnyEvent, float, list[AnyAction]]] = []
         self._incarnations = 0
+        self._sent: dict[str, list[BatchId]] = {}  # by incarnation: sent, and not heard of yet
 
     # events -------------------------------------------------------------------------------------
 
@@ -82,6 +91,8 @@ class Plant:
         self.now_s += after_s
         if isinstance(event, ExecutorLost):
             self._forget(event.executor, event.incarnation)
+        if isinstance(event, BatchReported) and event.batch_id in self._sent[event.incarnation]:
+            self._sent[event.incarnation].remove(event.batch_id)
         actions = self.scheduler.on_event(event, self.now_s)
         self.log.append((event, self.now_s, actions))
         for action in actions:
@@ -151,7 +162,7 @@ class Plant:
         assert batch is not None, f"{name} runs nothing"
         loaded, switched = worker.take_model(batch.model, load_s, switch_s)
         results = [self._result(worker, call, result or self.succeed(name)) for call in batch.calls]
-        worker.batch = None
+        worker.note(batch, results)
         return BatchReported(
             executor=worker.executor,
             incarnation=worker.incarnation,
@@ -178,7 +189,10 @@ class Plant:
         def result(call: NodeCall) -> CallResult:
             node = self.nodes[call.request_id][call.node_id]
             return CallDone(
-                outputs=tuple(self._make(worker, port.type) for port in node.outputs),
+                outputs=tuple(
+                    worker.make(out.type, self.files.save if port in call.checkpoints else None)
+                    for port, out in enumerate(node.outputs)
+                ),
                 ui=None,
                 preview=None,
             )
@@ -214,13 +228,16 @@ class Plant:
         held = {name: worker.known for name, worker in self.workers.items() if worker.known}
         assert not held, f"never released: {held}"
         assert not self.scheduler.requests
+        assert not self.files.names, "never deleted"
 
     # what is asked for --------------------------------------------------------------------------
 
     def _obey(self, action: AnyAction) -> None:
         match action:
-            case SendBatch() | Provide() | CancelSent() | Release() | Drop():
+            case SendBatch() | Provide() | CancelSent() | Recall() | Release() | Drop():
                 self._obey_there(action)
+            case DropCheckpoints() | SweepCheckpoints():
+                self.files.obey(action, self._keys_in_use())
             case LowerPending():
                 assert action.request_id not in self.ended
                 self.questions.append(action)
@@ -234,7 +251,9 @@ class Plant:
                 assert action.request_id not in self.ended
                 self.ended[action.request_id] = action
 
-    def _obey_there(self, action: SendBatch | Provide | CancelSent | Release | Drop) -> None:
+    def _obey_there(
+        self, action: SendBatch | Provide | CancelSent | Recall | Release | Drop
+    ) -> None:
         """What an executor is told."""
         worker = self.workers[action.executor]
         match action:
@@ -243,10 +262,13 @@ class Plant:
             case Provide():
                 self._provide(action)
             case CancelSent():
-                assert not worker.is_cancelled
-                if worker.batch is not None:  # else its report is on its way
-                    assert worker.batch.batch_id == action.batch_id
-                worker.is_cancelled = True
+                assert action.batch_id not in worker.cancelled
+                worker.cancelled.add(action.batch_id)
+            case Recall():
+                assert worker.recalled.isdisjoint(action.batch_ids)
+                # What runs by now has begun.
+                begun = [batch.batch_id for batch in worker.batches[:1]]
+                worker.recalled.update(set(action.batch_ids).difference(begun))
             case Release():
                 self._release(worker, action.keys)
             case Drop():
@@ -255,61 +277,67 @@ class Plant:
 
     def _receive(self, action: SendBatch) -> None:
         worker = self.workers[action.executor]
-        assert worker.batch is None, f"{action.executor} got a second batch"
+        sent = self._sent.setdefault(worker.incarnation, [])
+        assert action.batch.after == (sent[-1] if sent else None)
+        sent.append(action.batch.batch_id)
         assert len(action.hidden) == len(action.batch.calls)
         for call in action.batch.calls:
             assert call.request_id not in self.ended
             given = [item.value for item in call.inputs]
             for value in given:
                 if isinstance(value, AwaitedValue):
-                    self._assert_made(value, worker)
+                    self._assert_made(value, action.batch, worker)
             for key in _keys(v for v in given if not isinstance(v, AwaitedValue)):
-                assert self._is_held(key), f"{call.node_id} was sent {key}, which is gone"
+                is_there = self._is_held(key) or self.files.had(key)
+                assert is_there, f"{call.node_id} was sent {key}, which is gone"
                 worker.known.add(key)
-        worker.batch = action.batch
-        worker.is_cancelled = False
-        worker.arrived = {}
+        worker.batches.append(action.batch)
 
-    def _assert_made(self, value: AwaitedValue, worker: Worker) -> None:
-        """What is awaited is made by another executor at this moment, if it isn't done already."""
+    def _assert_made(self, value: AwaitedValue, batch: RunBatch, worker: Worker) -> None:
+        """What is awaited is made by another executor, or by an earlier batch of the chain."""
         name = f"{value.request_id}/{value.node_id}"
-        makers = [w for w in self.workers.values() if w.batch and name in names(w.batch)]
+        makers = [w for w in self.workers.values() if any(name in names(b) for b in w.batches)]
         assert len(makers) <= 1, f"{name} is awaited and run by {len(makers)} executors"
-        assert worker not in makers, f"{name} is awaited where it runs"
+        if batch.after is None:
+            assert worker not in makers, f"{name} is awaited where it runs"
+        elif value not in worker.arrived and worker.batches and not worker.is_stopped:
+            assert worker in makers, f"{name} is awaited in a chain that does not make it"
 
     def _provide(self, action: Provide) -> None:
         worker = self.workers[action.executor]
-        assert not worker.is_cancelled
-        if worker.batch is not None:  # else its report is on its way
-            assert worker.batch.batch_id == action.batch_id
+        assert action.batch_id not in worker.cancelled
+        if worker.batch is not None and worker.batch.batch_id == action.batch_id:
             assert action.awaited not in worker.arrived, f"{action.awaited} was provided twice"
             inputs = [item.value for call in worker.batch.calls for item in call.inputs]
             assert action.awaited in inputs
             worker.arrived[action.awaited] = action.value
         for key in _keys([action.value]):
-            assert self._is_held(key), f"{key} was provided, and is gone"
+            assert self._is_held(key) or self.files.had(key), f"{key} was provided, and is gone"
             worker.known.add(key)
 
-    def _release(self, worker: Worker, keys: Iterable[TensorKey]) -> None:
+    def _release(self, worker: Worker, keys: Sequence[TensorKey]) -> None:
         in_use = self._keys_in_use() if self.is_checked else frozenset()
         for key in keys:
             assert key in worker.known, f"{worker.executor} never had {key}, or released it before"
             assert key not in in_use, f"{key} was released while a batch reads it"
             worker.known.remove(key)
             worker.store.discard(key)
+        self.files.release(worker.made_here(keys))
 
     def _keys_in_use(self) -> frozenset[TensorKey]:
         return frozenset(
             key
             for worker in self.workers.values()
-            if worker.batch is not None
-            for call in worker.batch.calls
+            for batch in worker.batches
+            if batch.batch_id not in worker.cancelled | worker.recalled
+            for call in batch.calls
             for key in _keys(worker.values(call))
         )
 
     def _is_held(self, key: TensorKey) -> bool:
         worker = self.workers.get(key.executor)
-        return worker is not None and key in worker.store
+        is_alive = worker is not None and worker.incarnation == key.incarnation
+        return (is_alive and key in worker.store) or self.files.has(key)
 
     def _forget(self, executor: ExecutorId, incarnation: str) -> None:
         worker = self.workers.get(executor)
@@ -319,7 +347,7 @@ class Plant:
     def _result(
         self, worker: Worker, call: NodeCall, result: Callable[[NodeCall], CallResult]
     ) -> CallResult:
-        if worker.is_cancelled:
+        if worker.is_stopped:
             return CallCancelled()
         wanted = list(_keys(worker.values(call)))
         missing = [key for key in wanted if key not in worker.store and not self._is_held(key)]
@@ -327,23 +355,6 @@ class Plant:
             return CallLost(missing=tuple(missing))
         worker.store.update(wanted)
         return result(call)
-
-    def _make(self, worker: Worker, type_: str) -> ValueRef:
-        worker.num_tensors += 1
-        if type_ == INT:
-            return ScalarValue(value=worker.num_tensors)
-        key = TensorKey(
-            executor=worker.executor,
-            incarnation=worker.incarnation,
-            tensor_id=TensorId(worker.num_tensors),
-        )
-        inline = b"\0" * 16 if type_ in INLINE_TYPES else None
-        if inline is None:
-            worker.store.add(key)
-            worker.known.add(key)
-        shape = SHAPE if inline is None else (4,)
-        ref = TensorRef(key=key, endpoint="inproc", shape=shape, dtype="float32", inline=inline)
-        return TreeValue(tree=b"\x81\xa1t\x00", tensors=(ref,))
 
 
 def fail(_: NodeCall | None) -> CallResult:

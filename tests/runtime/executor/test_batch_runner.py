@@ -58,6 +58,7 @@ class Bench:
             saves_directory=folder,
             is_metadata_disabled=False,
             preview_size=64,
+            preview_folders=(),
             log_level="INFO",
         )
         self.is_cancelled = False
@@ -92,7 +93,7 @@ def test_params_inputs_and_hidden_reach_the_body_under_their_names(bench: Bench)
     def body(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
         seen.extend(calls)
         assert torch.is_inference_mode_enabled()
-        assert (context.is_strict, context.preview_size, context.model) == (True, 64, None)
+        assert (context.is_strict, context.model) == (True, None)
         return [OpResult(outputs=(), ui={"images": [{"filename": "ä"}]}, preview=b"jpeg")]
 
     latent = Latent(samples=torch.ones(BIG))

@@ -26,6 +26,7 @@ from nodeloom.runtime.ids import RequestId
 from nodeloom.runtime.models.weight_files import identify
 from nodeloom.runtime.ops.base import Folders, OpCall, OpContext
 from nodeloom.runtime.ops.registry import body
+from nodeloom.runtime.sampling.preview import Previews
 from nodeloom.runtime.values import Conditioning, Latent
 from safetensors.torch import load_file
 
@@ -84,7 +85,7 @@ class Walk:
             folders=Folders(*[self.pictures] * 4),
             check_cancelled=lambda: None,
             is_strict=True,
-            preview_size=64,
+            previews=Previews(64, (), "cpu"),
             is_metadata_disabled=False,
         )
         call = OpCall(request_id=RequestId("r"), node_id=NodeId("1"), args=args, hidden={})

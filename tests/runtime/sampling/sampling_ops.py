@@ -14,6 +14,7 @@ from nodeloom.graph_import.sampling.samplers import sampler
 from nodeloom.runtime.ids import RequestId
 from nodeloom.runtime.ops.base import Folders, OpCall, OpContext, OpResult
 from nodeloom.runtime.ops.sampling import denoise, sample_begin, sample_end
+from nodeloom.runtime.sampling.preview import Previews
 from nodeloom.runtime.values import Conditioning, Latent, SamplingRun
 
 NOWHERE = Folders(*[Path("/nonexistent")] * 4)
@@ -30,7 +31,7 @@ def context(model: Model | None = None, *, is_strict: bool = False) -> OpContext
         folders=NOWHERE,
         check_cancelled=never_cancelled,
         is_strict=is_strict,
-        preview_size=64,
+        previews=Previews(64, (), "cpu"),
         is_metadata_disabled=False,
     )
 

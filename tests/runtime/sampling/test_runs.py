@@ -169,7 +169,7 @@ def test_cancelling_is_noticed_before_the_model_runs() -> None:
         raise Cancelled("interrupted")
 
     calm, model, node = context(ToyDenoiser()), ToyDenoiser(), example()
-    ctx = OpContext(model, calm.folders, cancelled, False, 64, False)
+    ctx = OpContext(model, calm.folders, cancelled, False, calm.previews, False)
     with pytest.raises(Cancelled):
         denoise(ctx, [node.evaluate(node.begin(), 0)])
     assert model.sigmas == []

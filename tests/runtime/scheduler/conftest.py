@@ -19,6 +19,6 @@ def plant() -> Iterator[Plant]:
 
 @pytest.fixture
 def strict_plant() -> Iterator[Plant]:
-    plant = Plant(SchedulerConfig(is_strict=True))
+    plant = Plant(SchedulerConfig(is_strict=True, max_ahead=0))
     yield plant
     check_scheduler(plant.scheduler)

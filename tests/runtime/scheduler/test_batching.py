@@ -101,8 +101,8 @@ def test_when_a_batch_is_split_every_executor_takes_the_nodes_whose_inputs_it_ha
         ["a/x0", "a/x1"],
         ["a/x2", "a/x3"],
     ]
-    plant.report("gpu0")
     plant.report("gpu1")
+    plant.report("gpu0")
     (name,) = plant.busy()
     plant.report(name)
     assert [plant.running(name) for name in ("gpu0", "gpu1")] == [

@@ -241,7 +241,7 @@ def test_seconds_of_waiting_are_not_seconds_of_work(plant: Plant) -> None:
 
 
 def test_the_loss_of_the_maker_stops_who_waits_and_both_run_again() -> None:
-    plant = Plant(SchedulerConfig(max_attempts=2, max_lost=0))
+    plant = Plant(SchedulerConfig(max_attempts=2, max_lost=0, max_ahead=0))
     settled(plant, "gpu0", "gpu1")
     (home,) = plant.waiting()
     (maker,) = plant.busy()
@@ -256,7 +256,7 @@ def test_the_loss_of_the_maker_stops_who_waits_and_both_run_again() -> None:
 
 
 def test_waiting_for_a_maker_that_dies_again_and_again_is_the_makers_fault() -> None:
-    plant = Plant(SchedulerConfig(max_attempts=2, max_lost=0))
+    plant = Plant(SchedulerConfig(max_attempts=2, max_lost=0, max_ahead=0))
     settled(plant, "gpu0", "gpu1")
     for _ in range(2):
         (home,) = plant.waiting()
@@ -300,7 +300,7 @@ def test_a_maker_whose_inputs_are_lost_stops_who_waits(plant: Plant) -> None:
 
 
 def test_a_request_in_the_same_batch_only_loses_time() -> None:
-    plant = Plant(SchedulerConfig(max_lost=0))
+    plant = Plant(SchedulerConfig(max_lost=0, max_ahead=0))
     plant.join("gpu0")
     plant.arrive("warm", chain(1, DENOISER))
     plant.report("gpu0", load_s=10.0, run_s=1.0)

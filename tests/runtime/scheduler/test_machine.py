@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from kit.checkpoint_files import CheckpointFiles
 from kit.graphs import graph, model, node, patched, pending
 from kit.plant import Plant, fail
 from nodeloom.graph_import.handles import Role
@@ -123,10 +124,19 @@ class SchedulerMachine(RuleBasedStateMachine):
         max_batch=st.integers(1, 4),
         max_attempts=st.integers(1, 3),
         max_lost=st.integers(0, 3),
+        max_ahead=st.sampled_from([0, 1, 2, 16]),
         num_executors=st.integers(0, 3),
+        written=st.lists(st.booleans(), min_size=1, max_size=3),
     )
     def configure(
-        self, is_strict: bool, max_batch: int, max_attempts: int, max_lost: int, num_executors: int
+        self,
+        is_strict: bool,
+        max_batch: int,
+        max_attempts: int,
+        max_lost: int,
+        max_ahead: int,
+        num_executors: int,
+        written: list[bool],
     ) -> None:
         self.plant = Plant(
             SchedulerConfig(
@@ -134,7 +144,9 @@ class SchedulerMachine(RuleBasedStateMachine):
                 max_batch=max_batch,
                 max_attempts=max_attempts,
                 max_lost=max_lost,
-            )
+                max_ahead=max_ahead,
+            ),
+            files=CheckpointFiles(written),
         )
         for name in EXECUTORS[:num_executors]:
             self.plant.join(name)
@@ -164,6 +176,10 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def models_are_dropped(self, _: st.DataObject) -> None:
         self.plant.happen(ModelsDropped())
+
+    def checkpoint_vanishes(self, data: st.DataObject) -> None:
+        if self.plant.files.names:
+            self.plant.files.vanish(data.draw(st.sampled_from(sorted(self.plant.files.names))))
 
     @rule(stages=stages_of_graphs(), number=st.integers(-1, 1))
     def request_arrives(self, stages: list[Graph], number: int) -> None:
@@ -196,8 +212,11 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.on_the_way)
     @rule(data=st.data())
     def report_arrives(self, data: st.DataObject) -> None:
-        index = data.draw(st.integers(0, len(self.on_the_way) - 1))
-        self.plant.happen(self.on_the_way.pop(index))
+        # Those of one executor come in the order in which it sent them.
+        first = {event.incarnation: event for event in reversed(self.on_the_way)}
+        event = first[data.draw(st.sampled_from(sorted(first)))]
+        self.on_the_way.remove(event)
+        self.plant.happen(event)
 
     @precondition(lambda self: self.plant.questions)
     @rule(does_succeed=st.sampled_from([True, True, True, False]))
@@ -282,6 +301,7 @@ TROUBLES = (
     SchedulerMachine.request_is_cancelled,
     SchedulerMachine.executor_repeats_itself,
     SchedulerMachine.models_are_dropped,
+    SchedulerMachine.checkpoint_vanishes,
 )
 
 SchedulerMachine.TestCase.settings = settings(

@@ -193,7 +193,7 @@ def test_inputs_that_could_not_be_fetched_are_made_again(plant: Plant) -> None:
 
 
 def test_a_request_whose_inputs_are_lost_again_and_again_fails() -> None:
-    plant = Plant(SchedulerConfig(max_lost=2))
+    plant = Plant(SchedulerConfig(max_lost=2, max_ahead=0))
     plant.join("gpu0")
     plant.arrive("a", chain(2, None))
     for _ in range(3):
@@ -205,7 +205,7 @@ def test_a_request_whose_inputs_are_lost_again_and_again_fails() -> None:
 
 
 def test_a_call_that_its_executor_stopped_unasked_is_tried_again_but_not_for_ever() -> None:
-    plant = Plant(SchedulerConfig(max_lost=1))
+    plant = Plant(SchedulerConfig(max_lost=1, max_ahead=0))
     plant.join("gpu0")
     plant.arrive("a", chain(1, None))
     assert sends(plant.report("gpu0", result=lambda _: CallCancelled())) == [("gpu0", ["a/s0"])]

@@ -1,0 +1,160 @@
+"""Chains: an executor that nobody else needs is sent what comes next, before it asks.
+
+A batch may be followed by nodes that read what it makes: they are sent ahead and begin without a
+word from the coordinator. So an idle cluster runs at the speed of a plain loop. A chain ends at the
+next boundary when somebody else wants the executor: what has not begun is recalled and comes back.
+A chain holds nodes whose inputs are there or made earlier in it. So it never waits for another
+executor, and nothing waits in a circle. Source: architecture, sections 2 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from .actions import AnyAction, Recall
+from .batching import ReadyQueue
+from .executors import Executors, ExecutorSlot, RunningBatch
+from .node_state import NodeState, NodeStatus, ValueId
+from .placement import Placer
+from .request_state import RequestState
+from .sending import Sender
+
+TOP_UP_BELOW: Final = 0.5  # of what may be sent ahead
+
+
+@dataclass(slots=True)
+class Chains:
+    """Sends batches ahead, and recalls them; appends to `actions`.
+
+    Args:
+        max_ahead: batches behind the running one at most: a recall costs a report for each.
+    """
+
+    ready: ReadyQueue
+    executors: Executors
+    placer: Placer
+    sender: Sender
+    actions: list[AnyAction]
+    max_ahead: int
+
+    def update(self, now_s: float) -> None:
+        """Called when nothing more can be sent to idle executors: who is still busy goes on."""
+        is_one_idle = any(slot.running is None for slot in self.executors)
+        for slot in self.executors:
+            if slot.running is None or slot.running.is_cancelled or not self.max_ahead:
+                continue
+            if self._must_end(slot, is_one_idle):
+                self._recall(slot)
+            elif self._may_grow(slot):
+                self._extend(slot, is_one_idle, now_s)
+
+    def hand_on(self, state: NodeState, slot: ExecutorSlot) -> None:
+        """A node of a chain is done: what comes later in the chain has its values."""
+        request = state.request
+        for batch in slot.batches():
+            for call in batch.calls:
+                if call.state.request is not request:
+                    continue
+                for value_id in [v for v in call.chained if v[0] == state.node.id]:
+                    value = request.values[value_id]
+                    call.chained.remove(value_id)
+                    call.inputs[value_id] = value
+                    request.tensors.send(value, slot.executor, slot.incarnation)
+
+    def _must_end(self, slot: ExecutorSlot, is_one_idle: bool) -> bool:
+        """Whether the rest of a chain must come back, though it could go on."""
+        if not slot.later or slot.later[0].is_recalled:
+            return False
+        calls = [call for batch in slot.later for call in batch.calls]
+        if slot.is_drop_wanted or any(call.state.request.ending is not None for call in calls):
+            return True
+        if is_one_idle and any(batch.could_part for batch in slot.later):
+            return True
+        return self._is_wanted([call.state for call in slot.later[0].calls])
+
+    def _may_grow(self, slot: ExecutorSlot) -> bool:
+        if slot.is_chain_done or slot.is_drop_wanted or slot.running is None:
+            return False
+        is_short = len(slot.later) <= TOP_UP_BELOW * self.max_ahead
+        return is_short and not self._is_wanted([call.state for call in slot.batches()[-1].calls])
+
+    def _recall(self, slot: ExecutorSlot) -> None:
+        for batch in slot.later:
+            batch.is_recalled = True
+        batch_ids = tuple(batch.batch_id for batch in slot.later if not batch.is_cancelled)
+        if batch_ids:
+            self.actions.append(Recall(executor=slot.executor, batch_ids=batch_ids))
+
+    def _extend(self, slot: ExecutorSlot, is_one_idle: bool, now_s: float) -> None:
+        while len(slot.later) < self.max_ahead:
+            last = slot.batches()[-1]
+            if last.is_recalled or last.is_cancelled:
+                return
+            states, could_part = self._next_link(slot, last)
+            slot.is_chain_done = not states
+            if not states or (could_part and is_one_idle) or self._is_wanted(states):
+                return
+            due_s = max(now_s, last.due_s) + self.placer.duration_s(states, slot)
+            self.sender.send(slot, states, due_s).could_part = could_part
+
+    def _next_link(self, slot: ExecutorSlot, last: RunningBatch) -> tuple[list[NodeState], bool]:
+        """What may follow the last batch: a node, or one of each of the requests that share it.
+
+        Also whether another executor could take a part of what may follow.
+        """
+        requests = list(dict.fromkeys(call.state.request for call in last.calls))
+        fronts = [self._front(request, slot) for request in requests]
+        if not all(fronts):
+            return [], False
+        heads = [front[0] for front in fronts]
+        node = heads[0].node
+        is_one_group = all((s.node.op, s.node.model) == (node.op, node.model) for s in heads)
+        if not is_one_group or not self._is_fit(heads[0], slot):
+            return [], False
+        could_part = any(len(front) > 1 for front in fronts) or any(
+            state.request.deferred_readers(state) for state in heads
+        )
+        return heads, could_part
+
+    def _front(self, request: RequestState, slot: ExecutorSlot) -> list[NodeState]:
+        """The request's nodes that an executor could run after what it was sent, in order."""
+        made = {
+            (call.state.node.id, port)
+            for batch in slot.batches()
+            for call in batch.calls
+            if call.state.request is request
+            for port in range(len(call.state.node.outputs))
+        }
+        readers = (state for value_id in made for state in request.readers.get(value_id, ()))
+        front = [state for state in dict.fromkeys(readers) if _is_supplied(state, made)]
+        return sorted(front, key=lambda state: state.order)
+
+    def _is_fit(self, state: NodeState, slot: ExecutorSlot) -> bool:
+        """Whether the executor has the node's model as the node wants it."""
+        model = state.node.model
+        if model is None:
+            return True
+        is_there = self.placer.replicas.has(slot.executor, model.key)
+        return is_there and self.placer.patches(slot, model) == model.patches
+
+    def _is_wanted(self, link: list[NodeState]) -> bool:
+        """Whether nodes that wait for an executor go before a link, or could join it."""
+        for group in self.ready.groups():
+            rival = next((state for state in group.nodes if state not in link), None)
+            if rival is None:
+                continue
+            if rival.order < link[0].order:
+                return True
+            is_same = (group.op, group.model) == (link[0].node.op, link[0].node.model)
+            if is_same and self.placer.may_join(link, rival):
+                return True
+        return False
+
+
+def _is_supplied(state: NodeState, made: Iterable[ValueId]) -> bool:
+    """Whether an open node has all its inputs, or gets them within the chain."""
+    if state.status not in (NodeStatus.WAITING, NodeStatus.READY):
+        return False
+    return all(v in state.request.values or v in made for v in state.inputs)
