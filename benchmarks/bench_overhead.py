@@ -149,9 +149,13 @@ class Server:
         self._process.terminate()
         self._process.wait(timeout=30)
 
-    def _cpu_s(self) -> float:
+    def processes(self) -> list[psutil.Process]:
+        """The server's and its executors'."""
         parent = psutil.Process(self._process.pid)
-        times = [process.cpu_times() for process in (parent, *parent.children(recursive=True))]
+        return [parent, *parent.children(recursive=True)]
+
+    def _cpu_s(self) -> float:
+        times = [process.cpu_times() for process in self.processes()]
         return sum(item.user + item.system for item in times)
 
 

@@ -38,7 +38,7 @@ class Model(ABC):
 
     def __init__(self, ref: ModelRef | None = None, **settings: Scalar) -> None:
         self._ref = ref
-        self.settings: Mapping[str, Scalar] = _settings(ref, settings)
+        self.settings: Mapping[str, Any] = _settings(ref, settings)
         self.inputs: list[IoSpec] = []
         self.outputs: list[IoSpec] = []
         self.patches: list[Patch] = list(ref.patches) if ref else []

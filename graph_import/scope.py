@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from .errors import CompositionError, Fault, Place
 
 if TYPE_CHECKING:
+    from .dsl.placeholder import Placeholder
     from .model import Model
+    from .nodes.schema import NodeSchema
 
 OWN_CODE: Final = __name__.rpartition(".")[0]
 
@@ -26,6 +28,26 @@ class Recorder(Protocol):
 
     def created(self, model: object, place: Place) -> None:
         """A model was made; one that is never called is a mistake."""
+        ...
+
+    def used(self, model: object) -> None:
+        """A model was called, or attached to one that was."""
+        ...
+
+    def patches_of(self, model: object, before: Sequence[Any]) -> list[Any]:
+        """The patches on `model` in this workflow, which had `before` when it began."""
+        ...
+
+    def call(
+        self, label: str, schema: NodeSchema, given: Mapping[str, object]
+    ) -> tuple[Placeholder, ...]:
+        """A node class was called: a placeholder per output. Raises: CompositionError."""
+        ...
+
+    def shared_call(
+        self, label: str, schema: NodeSchema, given: Mapping[str, object]
+    ) -> tuple[Placeholder, ...]:
+        """`call`, but once for equal arguments."""
         ...
 
     def invoke(self, model: Model, args: Sequence[object], inputs: Mapping[str, object]) -> Any:

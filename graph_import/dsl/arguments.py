@@ -1,4 +1,4 @@
-"""What may be given on an input of a call: placeholders and constants, against the declared type."""
+"""What may be given on an input of a call: placeholders and constants, by the declared type."""
 
 from __future__ import annotations
 

@@ -60,9 +60,12 @@ class Recording:
         self._patches: dict[int, tuple[object, list[Any]]] = {}
         self._num_by_label: dict[str, int] = {}
 
-    def add_input(
-        self, name: str, type_: object, default: object, place: Place
-    ) -> Placeholder:
+    @property
+    def inputs(self) -> tuple[WorkflowInput, ...]:
+        """The inputs that are declared so far."""
+        return tuple(self._inputs.values())
+
+    def add_input(self, name: str, type_: object, default: object, place: Place) -> Placeholder:
         """Declare an input. Raises: CompositionError: its name, type or default makes no sense."""
         _check_name("input", name, self._inputs, place)
         port = _input_type(name, type_, place)
@@ -83,13 +86,15 @@ class Recording:
         images = self._argument(label, spec, value, place)
         node_id = f"output-{name}"
         saved = {"images": images, "filename_prefix": name if prefix is None else prefix}
-        self._add(Call(
-            node_id=node_id,
-            class_type=SAVER,
-            inputs=tuple(saved.items()),
-            title=f"Output {name}",
-            place=place,
-        ))
+        self._add(
+            Call(
+                node_id=node_id,
+                class_type=SAVER,
+                inputs=tuple(saved.items()),
+                title=f"Output {name}",
+                place=place,
+            )
+        )
         self._outputs[name] = WorkflowOutput(name=name, node_id=node_id, place=place)
 
     def call(
@@ -110,13 +115,15 @@ class Recording:
         number = self._num_by_label[label] = self._num_by_label.get(label, 0) + 1
         node_id = f"{label}-{number}"
         title = f"{label} ({PurePath(place.file).name}:{place.line})"
-        self._add(Call(
-            node_id=node_id,
-            class_type=schema.class_type,
-            inputs=tuple(inputs.items()),
-            title=title,
-            place=place,
-        ))
+        self._add(
+            Call(
+                node_id=node_id,
+                class_type=schema.class_type,
+                inputs=tuple(inputs.items()),
+                title=title,
+                place=place,
+            )
+        )
         return tuple(
             Placeholder(self, port.type, OutputRef(node_id=node_id, slot=slot), place)
             for slot, port in enumerate(schema.outputs)
@@ -167,8 +174,14 @@ class Recording:
         return value
 
     def finish(self, place: Place) -> Program:
-        """The recorded program. Raises: CompositionError: no output, or a model without calls."""
-        for model, created in self._uncalled.values():
+        """The recorded program.
+
+        Raises: CompositionError: no output, or a model that is never called. (Values other than the
+        defaults may well take all calls of one away.)
+        """
+        shaped = self._structural.values()
+        is_default = all(use.value == self._inputs[use.name].default for use in shaped)
+        for model, created in self._uncalled.values() if is_default else ():
             message = f"{type(model).__name__} is made here but never called"
             raise CompositionError(message, Fault.UNUSED_MODEL, created)
         if not self._outputs:

@@ -20,6 +20,7 @@ import msgspec
 
 from ..errors import CompositionError, Fault, Place
 
+FAILURES: Final = (Exception, SystemExit)  # what a text may raise that concerns nobody else
 SOURCE: Final = "__nodeloom_source__"  # the attribute of a module with its ModuleSource
 
 
@@ -70,20 +71,20 @@ def run_source(data: bytes, file: str, path: str | None = None) -> ModuleType:
     if spec is None:
         raise ImportError(f"{shown} can't be loaded")
     module = importlib.util.module_from_spec(spec)
+    module.__file__ = shown
     setattr(module, SOURCE, source)
     sys.modules[name] = module
     try:
         loader.exec_module(module)
-    except CompositionError:
+    except BaseException as problem:
         del sys.modules[name]
-        raise
-    except Exception as problem:
-        del sys.modules[name]
+        if isinstance(problem, CompositionError) or not isinstance(problem, FAILURES):
+            raise
         raise failure(problem, shown) from problem
     return module
 
 
-def failure(problem: Exception, file: str) -> CompositionError:
+def failure(problem: BaseException, file: str) -> CompositionError:
     """An exception that a workflow's text raised, at the innermost line of `file` in its trace."""
     if isinstance(problem, SyntaxError):
         place = Place(file=file, line=problem.lineno or 1)

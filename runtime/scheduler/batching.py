@@ -1,21 +1,26 @@
 """The ready nodes of all requests, grouped by what could run as one batch.
 
 Nodes of one op and one ModelRef (weights, patches, options) form a group, whatever request they
-belong to. Shapes and sampler parameters may differ: the family's code forms forward passes of equal
-shapes by itself. Source: LegoDiffusion (arXiv 2604.08123), section 5.1 and Algorithm 1, lines 7-10.
+belong to. Those of a batch also read values of equal shapes; sampler parameters and the steps that
+they are at may differ. Source: LegoDiffusion (arXiv 2604.08123), section 5.1 and Algorithm 1, lines
+7-10.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 
 from ...graph_import.handles import ModelRef
-from .node_state import NodeState
+from ..protocol import TreeValue
+from .batch_costs import BatchCosts
+from .node_state import NodeState, ValueId
+from .profiles import Shape
+from .tensors import HeldValue
 
 _order = attrgetter("order")
 
@@ -84,9 +89,28 @@ class ReadyQueue:
             del self._groups[key]
         self.with_deferred.pop(state, None)
 
+    def group(self, op: str, model: ModelRef | None) -> ReadyGroup | None:
+        """The ready nodes of an op on a model, if there are any."""
+        return self._groups.get((op, model))
+
     def groups(self) -> Iterable[ReadyGroup]:
         """The groups, in no order that means anything."""
         return self._groups.values()
+
+
+def shape_of(state: NodeState, values: Mapping[ValueId, HeldValue]) -> Shape:
+    """What decides, with op and model, how long a call takes: the shapes that it reads.
+
+    Of each value its first tensor's: latents, texts, pictures. What is not among `values` counts as
+    empty, and so does a scalar. Deferred inputs, which may still be made, follow from the others.
+    """
+    eager = (value_id for value_id in state.inputs if value_id not in state.deferred)
+    return tuple(_first_shape(values.get(value_id)) for value_id in eager)
+
+
+def _first_shape(value: HeldValue | None) -> tuple[int, ...]:
+    tensors = value.ref.tensors if value and isinstance(value.ref, TreeValue) else ()
+    return tensors[0].shape if tensors else ()
 
 
 def gather(
@@ -94,10 +118,13 @@ def gather(
     first: int,
     *,
     max_batch: int,
+    costs: BatchCosts,
     num_standing_by: int,
     cost_here: Callable[[NodeState], float],
 ) -> list[NodeState]:
     """The nodes to send together with `group.nodes[first]`, in scheduler order.
+
+    Those that read values of the same shapes, as many of them as `costs` say is worth it.
 
     When several executors stand idle with the model loaded (`num_standing_by`, the chosen one
     included), the nodes are split evenly over them instead of making one batch as big as possible:
@@ -112,9 +139,14 @@ def gather(
     if max_batch == 1 or group.model is None or head.num_deaths:
         return [head]
     spread = max(1, num_standing_by)
-    healthy = (state for state in islice(group.nodes, first + 1, None) if not state.num_deaths)
-    others = list(islice(healthy, max_batch * spread - 1))
-    size = math.ceil((1 + len(others)) / spread)
+    shape = shape_of(head, head.request.values)
+    alike = (
+        state
+        for state in islice(group.nodes, first + 1, None)
+        if not state.num_deaths and shape_of(state, state.request.values) == shape
+    )
+    others = list(islice(alike, max_batch * spread - 1))
+    size = costs.best_size(math.ceil((1 + len(others)) / spread))
     if spread > 1:
         others.sort(key=cost_here)
     return sorted([head, *others[: size - 1]], key=_order)

@@ -18,6 +18,7 @@ from .batching import ReadyQueue
 from .executors import Executors, ExecutorSlot, RunningBatch
 from .node_state import NodeState, NodeStatus, ValueId
 from .placement import Placer
+from .ranking import Ranking, by_order
 from .request_state import RequestState
 from .sending import Sender
 
@@ -35,6 +36,7 @@ class Chains:
     ready: ReadyQueue
     executors: Executors
     placer: Placer
+    ranking: Ranking
     sender: Sender
     actions: list[AnyAction]
     max_ahead: int
@@ -72,13 +74,14 @@ class Chains:
             return True
         if is_one_idle and any(batch.could_part for batch in slot.later):
             return True
-        return self._is_wanted([call.state for call in slot.later[0].calls])
+        return self._is_wanted([call.state for call in slot.later[0].calls], slot)
 
     def _may_grow(self, slot: ExecutorSlot) -> bool:
         if slot.is_chain_done or slot.is_drop_wanted or slot.running is None:
             return False
         is_short = len(slot.later) <= TOP_UP_BELOW * self.max_ahead
-        return is_short and not self._is_wanted([call.state for call in slot.batches()[-1].calls])
+        last = slot.batches()[-1]
+        return is_short and not self._is_wanted([call.state for call in last.calls], slot)
 
     def _recall(self, slot: ExecutorSlot) -> None:
         for batch in slot.later:
@@ -94,7 +97,7 @@ class Chains:
                 return
             states, could_part = self._next_link(slot, last)
             slot.is_chain_done = not states
-            if not states or (could_part and is_one_idle) or self._is_wanted(states):
+            if not states or (could_part and is_one_idle) or self._is_wanted(states, slot):
                 return
             due_s = max(now_s, last.due_s) + self.placer.duration_s(states, slot)
             self.sender.send(slot, states, due_s).could_part = could_part
@@ -139,16 +142,21 @@ class Chains:
         is_there = self.placer.replicas.has(slot.executor, model.key)
         return is_there and self.placer.patches(slot, model) == model.patches
 
-    def _is_wanted(self, link: list[NodeState]) -> bool:
-        """Whether nodes that wait for an executor go before a link, or could join it."""
+    def _is_wanted(self, link: list[NodeState], slot: ExecutorSlot) -> bool:
+        """Whether nodes that wait for an executor go before a link, or should join it."""
+        node, running = link[0].node, slot.running
+        assert running is not None
+        is_going_on = (running.op, running.model) == (node.op, node.model)
         for group in self.ready.groups():
             rival = next((state for state in group.nodes if state not in link), None)
             if rival is None:
                 continue
-            if rival.order < link[0].order:
+            rank = self.ranking.of(group) if rival is group.nodes[0] else by_order(rival)
+            if rank < by_order(link[0]):
                 return True
-            is_same = (group.op, group.model) == (link[0].node.op, link[0].node.model)
-            if is_same and self.placer.may_join(link, rival):
+            if (group.op, group.model) != (node.op, node.model) or not is_going_on:
+                continue
+            if self.placer.may_join(len(link), running.shape, rival):
                 return True
         return False
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from .batching import ReadyGroup, ReadyQueue
 from .deferred import DeferredInputs, beside_reader
 from .executors import Executors, ExecutorSlot
-from .node_state import NodeState, Order
+from .node_state import NodeState
 from .placement import Placer
+from .ranking import Ranking
 from .sending import Sender
-
-Rank = tuple[Order, bool, Order]
 
 
 @dataclass(slots=True)
@@ -21,6 +20,7 @@ class Dispatcher:
     ready: ReadyQueue
     executors: Executors
     placer: Placer
+    ranking: Ranking
     deferred: DeferredInputs
     sender: Sender
 
@@ -52,7 +52,7 @@ class Dispatcher:
             groups = [group for group in self.ready.groups() if group not in declined]
             if not groups:
                 return
-            group = min(groups, key=self._rank)
+            group = min(groups, key=self.ranking.of)
             placed = self._place(group, idle, now_s)
             if placed is None:
                 declined.add(group)
@@ -66,12 +66,6 @@ class Dispatcher:
             if self.deferred.is_early(state, now_s):
                 self.ready.remove(state)
                 early.append(state)
-
-    def _rank(self, group: ReadyGroup) -> Rank:
-        """By order; but one that needs no other patches may go before its turn (`switching.py`)."""
-        head, ahead = group.nodes[0], self.placer.turns.goes_before(group)
-        turn = head.order if ahead is None else ahead.order
-        return turn, ahead is None, head.order
 
     def _place(
         self, group: ReadyGroup, idle: list[ExecutorSlot], now_s: float

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from ...graph_import.handles import ModelRef, Patch
 from ..ids import BatchId, ExecutorId
+from .batching import shape_of
 from .node_state import NodeState, ValueId
+from .profiles import Shape
 from .tensors import HeldValue
 
 if TYPE_CHECKING:
@@ -57,6 +59,11 @@ class RunningBatch:
     def is_unwanted(self) -> bool:
         """Whether all its requests are over."""
         return all(call.state.request.ending is not None for call in self.calls)
+
+    @property
+    def shape(self) -> Shape:
+        """The shapes that its calls read, as far as they are there."""
+        return shape_of(self.calls[0].state, self.calls[0].inputs)
 
 
 @dataclass(slots=True, eq=False)

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...graph_import.handles import ModelKey, ModelRef, Patch
-from .batching import ReadyGroup, gather
+from .batch_costs import BatchCosts
+from .batching import ReadyGroup, gather, shape_of
 from .executors import Executors, ExecutorSlot
 from .node_state import NodeState
-from .profiles import Profiles
+from .profiles import Profiles, Shape
 from .replicas import Replicas
 from .switching import PatchTurns
 from .tensors import HeldValue
@@ -104,7 +105,11 @@ class Placer:
 
     def duration_s(self, states: Sequence[NodeState], slot: ExecutorSlot) -> float:
         """Estimated seconds that a batch of nodes takes on an executor."""
-        duration_s = sum(fetch_s(state, slot) + state.profile.seconds_s for state in states)
+        head = states[0]
+        run_s = self.costs(head, self.shape(head)).seconds_s(len(states))
+        if run_s is None:
+            run_s = sum(state.profile.seconds_s for state in states)
+        duration_s = run_s + sum(fetch_s(state, slot) for state in states)
         model = states[0].node.model
         if model is not None:
             if not self.replicas.has(slot.executor, model.key):
@@ -118,9 +123,22 @@ class Placer:
         planned = slot.planned_patches(model)
         return self.replicas.patches(slot.executor, model.key) if planned is None else planned
 
-    def may_join(self, states: Sequence[NodeState], other: NodeState) -> bool:
-        """Whether a node of the same op and model would be batched with others."""
-        return len(states) < self.max_batch and not other.num_deaths
+    def shape(self, state: NodeState) -> Shape:
+        """The shapes that a ready node reads."""
+        return shape_of(state, state.request.values)
+
+    def costs(self, state: NodeState, shape: Shape) -> BatchCosts:
+        """What batches of calls like a node's take."""
+        model = state.node.model
+        return self.profiles.batches(state.node.op, None if model is None else model.key, shape)
+
+    def may_join(self, num_calls: int, shape: Shape, other: NodeState) -> bool:
+        """Whether a ready node should make such a batch of its op and model larger by one."""
+        if num_calls >= self.max_batch or other.num_deaths:
+            return False
+        if self.shape(other) != shape:
+            return False
+        return self.costs(other, shape).best_size(num_calls + 1) > num_calls
 
     def _first_to_load(self, group: ReadyGroup, key: ModelKey, now_s: float) -> int | None:
         """Index of the first node that is better off where the model must be loaded first.
@@ -148,10 +166,12 @@ class Placer:
     def _gather(
         self, group: ReadyGroup, first: int, slot: ExecutorSlot, num_standing_by: int
     ) -> list[NodeState]:
+        head = group.nodes[first]
         return gather(
             group,
             first,
             max_batch=self.max_batch,
+            costs=self.costs(head, self.shape(head)),
             num_standing_by=num_standing_by,
             cost_here=lambda state: fetch_s(state, slot),
         )

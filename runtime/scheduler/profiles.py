@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...graph_import.handles import ModelKey
+from .batch_costs import BatchCosts
+from .estimates import Estimate
 
-WEIGHT_OF_NEWEST: Final = 0.3  # of the moving average
 READ_BYTES_PER_S: Final = 1e9
 LOAD_START_S: Final = 0.05
 GUESSED_SWITCH_S: Final = 0.1
@@ -18,25 +19,8 @@ GUESSED_CALL_S: Final = {"text_encode": 0.05, "denoise": 0.2, "vae_decode": 0.3,
 GUESSED_OTHER_CALL_S: Final = 0.01  # ops without weights
 
 
-@dataclass(slots=True, eq=False)
-class Estimate:
-    """Seconds of something that happens again and again: a moving average."""
-
-    seconds_s: float
-    is_measured: bool = False
-
-    def learn(self, measured_s: float) -> None:
-        """Take in a measurement; the first one replaces the guess."""
-        if self.is_measured:
-            self.seconds_s += WEIGHT_OF_NEWEST * (measured_s - self.seconds_s)
-        else:
-            self.seconds_s = measured_s
-            self.is_measured = True
-
-
-CallProfile = (
-    Estimate  # of one call of an op on a model; a batch of n is taken to cost n times that
-)
+CallProfile = Estimate  # of one call of an op on a model, alone or in a batch
+Shape = tuple[tuple[int, ...], ...]  # of what a call reads: see `batching.shape_of`
 
 
 @dataclass(slots=True)
@@ -46,6 +30,7 @@ class Profiles:
     _loads: dict[ModelKey, Estimate] = field(default_factory=dict)
     _switches: dict[ModelKey, Estimate] = field(default_factory=dict)
     _calls: dict[tuple[str, ModelKey | None], CallProfile] = field(default_factory=dict)
+    _batches: dict[tuple[str, ModelKey | None, Shape], BatchCosts] = field(default_factory=dict)
 
     def load(self, key: ModelKey) -> Estimate:
         """Of reading a model from its file to the device."""
@@ -65,6 +50,10 @@ class Profiles:
         if (op, key) not in self._calls:
             self._calls[op, key] = Estimate(GUESSED_CALL_S.get(op, GUESSED_OTHER_CALL_S))
         return self._calls[op, key]
+
+    def batches(self, op: str, key: ModelKey | None, shape: Shape) -> BatchCosts:
+        """Of batches of such calls that read values of these shapes."""
+        return self._batches.setdefault((op, key, shape), BatchCosts())
 
 
 @dataclass(slots=True)

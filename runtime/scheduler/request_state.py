@@ -5,11 +5,12 @@ Only this class changes the status of nodes. It knows nothing of executors' stat
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ...graph_import.handles import ModelRef
 from ...graph_import.ir import EdgeKind, Graph, Node, NodeId
 from ...graph_import.types import SAMPLER_STATE
 from ..errors import InvariantBroken
@@ -20,7 +21,7 @@ from .batching import ReadyQueue
 from .executors import ExecutorSlot, RunningCall
 from .growth import Growth
 from .node_state import NodeState, NodeStatus, ValueId
-from .profiles import OpenWork, Profiles
+from .profiles import CallProfile, OpenWork, Profiles
 from .tensors import HeldValue, TensorBook
 
 STORY_LENGTH: Final = 40  # the last changes that an InvariantBroken tells of
@@ -33,6 +34,20 @@ class Ending:
     outcome: Outcome
     node_id: NodeId | None = None
     error: ErrorReport | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Loop:
+    """What a request calls again and again.
+
+    Args:
+        num_calls: all its calls of that kind, with these patches and with others.
+    """
+
+    op: str
+    model: ModelRef
+    profile: CallProfile
+    num_calls: int
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +73,7 @@ class RequestState:
     open_sinks: set[NodeId] = field(default_factory=set)
     growth: Growth = field(default_factory=Growth)
     work: OpenWork = field(default_factory=OpenWork)
+    loop: Loop | None = None
     story: deque[tuple[NodeId, NodeStatus]] = field(
         default_factory=lambda: deque(maxlen=STORY_LENGTH)
     )
@@ -93,7 +109,12 @@ class RequestState:
             node_id for node_id in graph.sinks if self.nodes[node_id].status != NodeStatus.DONE
         }
         self.growth.replace(graph.pending)
+        self.loop = self._find_loop()
         return new
+
+    def has_begun(self, loop: Loop) -> bool:
+        """Whether the first of the calls was made."""
+        return self.work.count(loop.profile) < loop.num_calls
 
     def _add(self, node: Node, position: int) -> NodeState:
         inputs = tuple(dict.fromkeys((edge.source, edge.port) for _, edge in node.inputs))
@@ -114,6 +135,18 @@ class RequestState:
             if value_id in self.values:
                 self.values[value_id].num_readers += 1
         return state
+
+    def _find_loop(self) -> Loop | None:
+        """What takes most of the request's time, if it is more than one call."""
+        states = [state for state in self.nodes.values() if state.node.model is not None]
+        calls = Counter((state.node.op, state.node.model, state.profile) for state in states)
+        kinds = Counter(state.profile for state in states)
+        loops = [
+            (num_calls * profile.seconds_s, Loop(op, model, profile, kinds[profile]))
+            for (op, model, profile), num_calls in calls.items()
+            if model is not None and num_calls > 1
+        ]
+        return max(loops, key=lambda item: item[0])[1] if loops else None
 
     def settle(self, states: Iterable[NodeState]) -> None:
         """Waiting nodes: count what they miss, and make ready those that miss nothing."""

@@ -19,6 +19,7 @@ from ..ids import ExecutorId, RequestId
 from ..protocol import CallCancelled, CallDone, CallFailed, CallLost, CallResult, ErrorReport
 from .actions import AnyAction, Drop, LowerPending, NodeFinished, NodeReset, Outcome
 from .batching import ReadyQueue
+from .catching_up import CatchingUp
 from .chains import Chains
 from .deferred import DeferredInputs
 from .dispatch import Dispatcher
@@ -36,9 +37,11 @@ from .events import (
 )
 from .executors import Executors, ExecutorSlot, RunningBatch, RunningCall
 from .growth import GrowthStuck, next_question
+from .measuring import learn
 from .node_state import NodeState
 from .placement import Placer
 from .profiles import Profiles
+from .ranking import Ranking
 from .recovery import inputs_lost, lose_values, poisoned, reopen_producers, wrong_outputs
 from .replicas import Replicas
 from .request_state import Ending, RequestState
@@ -84,11 +87,18 @@ class Scheduler:
         placer = Placer(self.executors, self.replicas, self.profiles, turns, max_batch)
         self._deferred = DeferredInputs(self.executors, self._actions)
         self._sender = Sender(self.replicas, self._actions)
+        ranking = Ranking(turns, CatchingUp(self.ready, self.executors, placer))
         self._dispatcher = Dispatcher(
-            self.ready, self.executors, placer, self._deferred, self._sender
+            self.ready, self.executors, placer, ranking, self._deferred, self._sender
         )
         self._chains = Chains(
-            self.ready, self.executors, placer, self._sender, self._actions, config.max_ahead
+            self.ready,
+            self.executors,
+            placer,
+            ranking,
+            self._sender,
+            self._actions,
+            config.max_ahead,
         )
 
     def on_event(self, event: AnyEvent, now_s: float) -> list[AnyAction]:
@@ -287,7 +297,7 @@ class Scheduler:
         slot.take_out(batch)
         slot.num_loads += len(event.loaded)
         self.replicas.report(event.executor, event.resident, event.switched)
-        self._learn(batch, event)
+        learn(self.profiles, batch, event)
         if any(not isinstance(result, CallCancelled) for result in event.results):
             self._sender.announce(batch, slot)  # it had begun when it was recalled
         for call, result in zip(batch.calls, event.results, strict=True):
@@ -305,18 +315,6 @@ class Scheduler:
                 slot.running.is_recalled = True
         if slot.running is not None and not slot.running.is_recalled:
             self._sender.announce(slot.running, slot)
-
-    def _learn(self, batch: RunningBatch, event: BatchReported) -> None:
-        """Measure: `run_s` is all of the batch, so loading and switching are taken off."""
-        for loaded in event.loaded:
-            self.profiles.load(loaded.key).learn(loaded.seconds_s)
-        for switched in event.switched:
-            self.profiles.switch(switched.key).learn(switched.seconds_s)
-        if all(isinstance(result, CallDone) for result in event.results):
-            calls_s = event.run_s - event.waited_s
-            calls_s -= sum(loaded.seconds_s for loaded in event.loaded)
-            calls_s -= sum(switched.seconds_s for switched in event.switched)
-            batch.calls[0].state.profile.learn(calls_s / len(batch.calls))
 
     def _stop_reading(self, call: RunningCall) -> None:
         for value in call.inputs.values():

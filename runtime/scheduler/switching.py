@@ -2,9 +2,10 @@
 
 Order is by request, whatever a node needs. One exception saves switching to and fro: where the
 foremost node would have an executor switch patches, a later node that needs no switch there goes
-first, if its request's calls of that kind are nearly over. The exception is bounded: what goes
-before a node is estimated to delay it by at most MAX_DELAY_SWITCHES times what a switch takes, and
-is at most MAX_PASSES batches. So nothing waits for ever.
+first, if its request's calls of that kind have begun or are nearly over. The exception is bounded:
+what has begun ends, and what else goes before a node is estimated to delay it by at most
+MAX_DELAY_SWITCHES times what a switch takes, and is at most MAX_PASSES batches. So nothing waits
+for ever.
 """
 
 from __future__ import annotations
@@ -98,6 +99,10 @@ class PatchTurns:
         assert other.model is not None
         if self._is_on_idle(other.model):
             return False
+        loop = state.request.loop
+        is_in_loop = loop is not None and (loop.op, loop.model) == (state.node.op, state.node.model)
+        if loop is not None and is_in_loop and state.request.has_begun(loop):
+            return True
         num_calls = state.request.work.count(state.profile)
         num_before, delay_s = other.passes.of(other.nodes[0])
         limit_s = MAX_DELAY_SWITCHES * self.profiles.switch(other.model.key).seconds_s

@@ -61,7 +61,8 @@ def test_nodes_without_a_model_go_one_by_one(plant: Plant) -> None:
 
 
 def test_a_batch_has_at_most_b_max_calls_taken_in_order() -> None:
-    plant = Plant(SchedulerConfig(max_batch=3))
+    plant = Plant(SchedulerConfig(max_batch=3, max_ahead=0))
+    plant.teach_batches("denoise", DENOISER, 2, 3)
     arrive_in_order(plant, {name: single() for name in "abcde"})
     assert sends(plant.join("gpu0")) == [("gpu0", ["a/n", "b/n", "c/n"])]
     assert sends(plant.report("gpu0")) == [("gpu0", ["d/n", "e/n"])]
@@ -112,6 +113,7 @@ def test_when_a_batch_is_split_every_executor_takes_the_nodes_whose_inputs_it_ha
 
 
 def test_a_node_whose_executor_died_is_tried_again_alone(plant: Plant) -> None:
+    plant.teach_batches("denoise", DENOISER, 2, 4)
     arrive_in_order(plant, {"a": single(), "b": single(), "c": single()})
     plant.join("gpu0")
     assert plant.running("gpu0") == ["a/n", "b/n", "c/n"]

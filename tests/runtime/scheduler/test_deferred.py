@@ -306,10 +306,11 @@ def test_a_request_in_the_same_batch_only_loses_time() -> None:
     plant.report("gpu0", load_s=10.0, run_s=1.0)
     plant.join("gpu1")
     plant.arrive("b", steered(1, control()))
-    plant.arrive("c", chain(1, DENOISER), number=1.0)  # rather waits for gpu0
+    plant.arrive("c", steered(1), number=1.0)
+    plant.report("gpu1")  # its step rather waits for gpu0
     assert (plant.running("gpu0"), plant.running("gpu1")) == (["b/begin"], [])
     plant.report("gpu0")
-    assert (plant.running("gpu0"), plant.running("gpu1")) == (["b/d0", "c/s0"], ["b/c0.0"])
+    assert (plant.running("gpu0"), plant.running("gpu1")) == (["b/d0", "c/d0"], ["b/c0.0"])
     plant.cancel("b")
     actions = plant.report("gpu1")
     assert cancelled(actions) == ["gpu0"]

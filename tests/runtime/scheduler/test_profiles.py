@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from kit.graphs import chain, model
 from kit.plant import Plant, fail
-from nodeloom.runtime.scheduler.profiles import Estimate, OpenWork, Profiles
+from nodeloom.runtime.scheduler.estimates import Estimate
+from nodeloom.runtime.scheduler.profiles import OpenWork, Profiles
 
 
 def test_loading_is_guessed_from_the_size_of_the_file() -> None:

@@ -117,6 +117,7 @@ def test_order_is_by_request_where_both_can_run_at_once(strict_plant: Plant) -> 
 
 def test_nodes_are_not_spread_to_an_executor_whose_patches_others_want(plant: Plant) -> None:
     warm_both(plant)
+    plant.teach_batches("denoise", A, 2, 4)
     nodes = [node(f"a{index}", "denoise", ref=A) for index in range(4)]
     both = graph(*nodes, node("b", "denoise", ref=B))
     assert sends(plant.arrive("r", both)) == [

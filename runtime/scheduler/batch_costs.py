@@ -1,0 +1,100 @@
+"""What batches of calls take, by their size; and which size is worth it.
+
+Measured for one op on one model and one shape of inputs. A larger batch is tried where it has not
+been measured and half of it was found to pay, and again after a while, since machines change.
+Source: LegoDiffusion (arXiv 2604.08123), section 5.1 (profiled B_max); the trials are ours.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final
+
+from .estimates import Estimate
+
+MIN_GAIN: Final = 0.03  # of a call's seconds; less is noise, and a batch delays its first call
+NEAR_BEST: Final = 1.02  # a smaller batch that is nearly as cheap is taken: it ends sooner
+TRIALS: Final = 2  # the first batch of a size also pays for what the libraries prepare for it
+TRY_AGAIN_AFTER: Final = 200  # batches
+
+
+@dataclass(slots=True)
+class _Measured:
+    """Batches of one size."""
+
+    estimate: Estimate
+    num_trials: int = 0
+    last_at: int = 0
+
+
+@dataclass(slots=True)
+class BatchCosts:
+    """Seconds of a batch, by how many calls it has."""
+
+    _sizes: dict[int, _Measured] = field(default_factory=dict)
+    _num_batches: int = 0
+
+    def learn(self, size: int, seconds_s: float) -> None:
+        """A batch of `size` calls took so long."""
+        self._num_batches += 1
+        measured = self._sizes.setdefault(size, _Measured(Estimate(seconds_s)))
+        if self._is_stale(measured):
+            measured.num_trials = 0
+        if measured.num_trials < TRIALS:  # what the first one took is forgotten
+            measured.estimate = Estimate(seconds_s)
+        measured.estimate.learn(seconds_s)
+        measured.num_trials += 1
+        measured.last_at = self._num_batches
+
+    def seconds_s(self, size: int) -> float | None:
+        """Of a batch of `size` calls: measured, or on the line through the two nearest sizes.
+
+        None where fewer than two sizes are known, and none of them is this one.
+        """
+        known = [n for n in sorted(self._sizes) if self._is_known(n)]
+        if size in known:
+            return self._sizes[size].estimate.seconds_s
+        if len(known) < 2:
+            return None
+        index = min(max(1, bisect_left(known, size)), len(known) - 1)
+        below, above = known[index - 1], known[index]
+        below_s, above_s = (self._sizes[n].estimate.seconds_s for n in (below, above))
+        return max(0.0, below_s + (above_s - below_s) * (size - below) / (above - below))
+
+    def best_size(self, num_ready: int) -> int:
+        """How many of so many ready calls should go as one batch."""
+        largest, size = 1, 2
+        while size <= num_ready:
+            if not self._is_known(size):
+                return size  # a trial
+            if not self._pays(size, than=largest):
+                break
+            largest, size = size, size * 2
+        # Up to the next size that would be tried, one may go by the line.
+        sizes = range(1, min(num_ready, max(1, 2 * largest - 1)) + 1)
+        costs = {n: cost / n for n in sizes if (cost := self.seconds_s(n)) is not None}
+        if not costs:
+            return largest
+        least = min(costs.values())
+        return next(n for n, cost in costs.items() if cost <= NEAR_BEST * least)
+
+    def gain_s(self, size: int) -> float:
+        """Seconds that each call of such a batch saves against running alone; 0 if unknown."""
+        alone, together = self.seconds_s(1), self.seconds_s(size)
+        return 0.0 if alone is None or together is None else max(0.0, alone - together / size)
+
+    def _pays(self, size: int, *, than: int) -> bool:
+        smaller, larger = self.seconds_s(than), self.seconds_s(size)
+        if smaller is None or larger is None:
+            return True
+        return larger / size <= (1 - MIN_GAIN) * smaller / than
+
+    def _is_known(self, size: int) -> bool:
+        measured = self._sizes.get(size)
+        if measured is None or measured.num_trials < TRIALS:
+            return False
+        return size == 1 or not self._is_stale(measured)
+
+    def _is_stale(self, measured: _Measured) -> bool:
+        return self._num_batches - measured.last_at > TRY_AGAIN_AFTER

@@ -1,0 +1,28 @@
+"""What reports teach: how long calls, batches of calls, loads and switches take."""
+
+from __future__ import annotations
+
+from ..protocol import CallDone
+from .events import BatchReported
+from .executors import RunningBatch
+from .profiles import Profiles
+
+
+def learn(profiles: Profiles, batch: RunningBatch, event: BatchReported) -> None:
+    """Measure: `run_s` is all of the batch, so loading, switching and waiting are taken off.
+
+    A batch of which a call was not done teaches nothing of calls.
+    """
+    for loaded in event.loaded:
+        profiles.load(loaded.key).learn(loaded.seconds_s)
+    for switched in event.switched:
+        profiles.switch(switched.key).learn(switched.seconds_s)
+    if not all(isinstance(result, CallDone) for result in event.results):
+        return
+    calls_s = event.run_s - event.waited_s
+    calls_s -= sum(loaded.seconds_s for loaded in event.loaded)
+    calls_s -= sum(switched.seconds_s for switched in event.switched)
+    size = len(batch.calls)
+    batch.calls[0].state.profile.learn(calls_s / size)
+    key = None if batch.model is None else batch.model.key
+    profiles.batches(batch.op, key, batch.shape).learn(size, calls_s)

@@ -1,0 +1,95 @@
+"""How the autoencoder starts: with the colour of each 8 by 8 square going straight through it.
+
+With random weights it first learns a grey blur, and colours only after thousands of steps. Here three
+channels of the stream of features carry red, green and blue from the first convolution to the last,
+and three latents are their sum and differences. What is left to learn is where the edges are.
+
+A norm over two channels takes away how bright a picture is as a whole, unless one of the two is a
+constant. So every second channel is one where a norm reads what leaves a half of the module.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+CHANNELS: Final = (0, 2, 4)  # red, green and blue in a stream of features
+CONSTANT: Final = -3.0
+NORM_BIAS: Final = 1.0  # keeps what follows it where SiLU is close to a line
+# SiLU of the normed channel is SLOPE * value + OFFSET, for values around 0.
+SLOPE: Final = 0.72
+OFFSET: Final = 1.76
+# Latents of red, green and blue: brightness, red against blue, green against both.
+OPPONENTS: Final = ((0.75, 0.75, 0.75), (0.9, 0.0, -0.9), (-0.9, 1.8, -0.9))
+
+
+@torch.no_grad()
+def lay_colour_path(vae: Any) -> None:
+    """Set the weights of the path; all others keep what they have, but for the blocks' last ones."""
+    for name, module in vae.named_modules():
+        if name.endswith((".conv2", "to_out.0")):
+            _silence(module)  # a residual block starts as its shortcut
+    encoder, decoder = vae.encoder, vae.decoder
+    _pass(encoder.conv_in, inputs=(0, 1, 2))
+    for block in encoder.down_blocks:
+        for sampler in block.downsamplers or ():
+            _average(sampler.conv)
+    for block in decoder.up_blocks:
+        for sampler in block.upsamplers or ():
+            _pass(sampler.conv)
+    for block in (*encoder.down_blocks, *decoder.up_blocks):
+        for resnet in block.resnets:
+            if resnet.conv_shortcut is not None:
+                _pass(resnet.conv_shortcut)
+    for half, last in ((encoder, encoder.down_blocks[3]), (decoder, decoder.up_blocks[3])):
+        _make_constant(last.resnets[0].conv_shortcut)
+        half.conv_norm_out.bias[list(CHANNELS)] = NORM_BIAS
+    opponents = torch.tensor(OPPONENTS)
+    _combine(encoder.conv_out, opponents / SLOPE, OFFSET)
+    _combine(decoder.conv_out, torch.eye(3) / SLOPE, OFFSET)
+    _pass(decoder.conv_in, inputs=(0, 1, 2), matrix=torch.linalg.inv(opponents))
+    for conv in (vae.quant_conv, vae.post_quant_conv):
+        conv.weight.copy_(torch.eye(len(conv.weight))[:, :, None, None])
+        conv.bias.zero_()
+
+
+def _silence(module: Any) -> None:
+    module.weight.zero_()
+    module.bias.zero_()
+
+
+def _pass(
+    conv: Any, *, inputs: tuple[int, ...] = CHANNELS, matrix: torch.Tensor | None = None
+) -> None:
+    """The colours go through the middle of the kernel."""
+    middle = conv.weight.shape[-1] // 2
+    rows, columns = list(CHANNELS), list(inputs)
+    conv.weight[rows] = 0.0
+    conv.bias[rows] = 0.0
+    weights = torch.eye(3) if matrix is None else matrix
+    for row, line in zip(rows, weights, strict=True):
+        conv.weight[row, columns, middle, middle] = line
+
+
+def _average(conv: Any) -> None:
+    """The colours of two by two pixels become one."""
+    rows = list(CHANNELS)
+    conv.weight[rows] = 0.0
+    conv.bias[rows] = 0.0
+    for row in rows:
+        conv.weight[row, row, :2, :2] = 0.25
+
+
+def _make_constant(conv: Any) -> None:
+    conv.weight[1::2] = 0.0
+    conv.bias[1::2] = CONSTANT
+
+
+def _combine(conv: Any, matrix: torch.Tensor, offset: float) -> None:
+    """The first three outputs are combinations of the normed colours."""
+    conv.weight[:3] = 0.0
+    columns = list(CHANNELS)
+    for row, line in enumerate(matrix):
+        conv.weight[row, columns, 1, 1] = line
+        conv.bias[row] = -offset * line.sum()

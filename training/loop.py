@@ -1,0 +1,147 @@
+"""The training loop that every stage shares: rates, averages, checkpoints, a pause, the curve.
+
+What a step sees depends on the seed and its number alone, so a run that was interrupted goes on as if
+it had not been. The environment variable NODELOOM_PAUSE_FILE may name a file: while it exists, the
+loop waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import torch
+
+from .run_files import Curve, load_step, save_step
+
+PAUSE_VARIABLE: Final = "NODELOOM_PAUSE_FILE"
+PAUSE_POLL_S: Final = 2.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Plan:
+    """How a stage is trained.
+
+    Args:
+        rate: the highest learning rate; it rises over `warmup` steps and falls as a cosine to a
+            fiftieth of it at `num_steps`.
+        ema: decay of the averaged weights, which are what is used afterwards.
+        every: steps between lines of the curve and the log.
+        save_every: steps between checkpoints.
+    """
+
+    num_steps: int
+    rate: float
+    warmup: int = 50
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.99)
+    max_norm: float = 1.0
+    ema: float = 0.998
+    every: int = 20
+    save_every: int = 100
+
+
+class Stage(Protocol):
+    """Something to train: weights by name, and the loss of a step."""
+
+    def parameters(self) -> Mapping[str, torch.nn.Parameter]:
+        """The weights that are trained, by unique names."""
+        ...
+
+    def loss(self, step: int) -> torch.Tensor:
+        """The loss of step number `step`, a scalar with a gradient."""
+        ...
+
+
+def rate_factor(plan: Plan, step: int) -> float:
+    """The share of the highest rate that step number `step` (from 0) takes."""
+    if step < plan.warmup:
+        return (step + 1) / plan.warmup
+    progress = (step - plan.warmup) / max(1, plan.num_steps - plan.warmup)
+    return 0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+
+
+def train(stage: Stage, plan: Plan, path: Path, *, until: int | None = None) -> None:
+    """Train, going on from the checkpoint at `path` if there is one.
+
+    Args:
+        until: stop after this many steps in all instead of at the plan's end.
+    """
+    weights = dict(stage.parameters())
+    averages = {name: weight.detach().clone() for name, weight in weights.items()}
+    optimiser = torch.optim.AdamW(
+        weights.values(), lr=plan.rate, betas=plan.betas, weight_decay=plan.weight_decay
+    )
+    done = _restore(path, weights, averages, optimiser) if path.exists() else 0
+    curve = Curve(path.with_suffix(".csv"), ("loss", "seconds_per_step"))
+    curve.restart(done)
+    end = plan.num_steps if until is None else min(until, plan.num_steps)
+    total, started = 0.0, time.monotonic()
+    for step in range(done, end):
+        _wait_while_paused()
+        for group in optimiser.param_groups:
+            group["lr"] = plan.rate * rate_factor(plan, step)
+        loss = stage.loss(step)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch declares none
+        torch.nn.utils.clip_grad_norm_(weights.values(), plan.max_norm)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        _average(averages, weights, min(plan.ema, (1 + step) / (10 + step)))
+        total += float(loss.detach())
+        if (step + 1) % plan.every == 0:
+            seconds = (time.monotonic() - started) / plan.every
+            curve.add(step + 1, (total / plan.every, seconds))
+            log.info("step %d loss %.5f %.3f s", step + 1, total / plan.every, seconds)
+            total, started = 0.0, time.monotonic()
+        if (step + 1) % plan.save_every == 0 or step + 1 == end:
+            save_step(path, step + 1, dict(_named(weights, averages, optimiser)))
+
+
+def _wait_while_paused() -> None:
+    name = os.environ.get(PAUSE_VARIABLE)
+    while name and os.path.exists(name):
+        time.sleep(PAUSE_POLL_S)
+
+
+@torch.no_grad()
+def _average(
+    averages: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor], decay: float
+) -> None:
+    torch._foreach_lerp_(list(averages.values()), list(weights.values()), 1.0 - decay)
+
+
+def _named(
+    weights: Mapping[str, torch.nn.Parameter],
+    averages: Mapping[str, torch.Tensor],
+    optimiser: torch.optim.AdamW,
+) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, weight in weights.items():
+        yield f"weight.{name}", weight
+        yield f"average.{name}", averages[name]
+        for key, value in optimiser.state[weight].items():
+            yield f"{key}.{name}", value
+
+
+@torch.no_grad()
+def _restore(
+    path: Path,
+    weights: Mapping[str, torch.nn.Parameter],
+    averages: Mapping[str, torch.Tensor],
+    optimiser: torch.optim.AdamW,
+) -> int:
+    done, tensors = load_step(path)
+    for name, weight in weights.items():
+        weight.copy_(tensors[f"weight.{name}"])
+        averages[name].copy_(tensors[f"average.{name}"])
+        optimiser.state[weight] = {
+            key: tensors[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")
+        }
+    return done

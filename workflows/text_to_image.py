@@ -1,0 +1,36 @@
+"""Text to image, sampled step by step: the nodes of `txt2img.json`, from a Python loop."""
+
+from nodeloom.graph_import.dsl import (
+    Denoiser,
+    LatentsGenerator,
+    Placeholder,
+    SamplerStep,
+    TextEncoder,
+    Vae,
+    workflow,
+)
+
+
+@workflow
+def text_to_image(
+    prompt: str,
+    negative_prompt: str = "blurry, text, watermark",
+    seed: int = 42,
+    steps: int = 12,
+    cfg: float = 7.0,
+    size: int = 128,
+    checkpoint: str = "tiny-random-sd15.safetensors",
+) -> Placeholder:
+    text_encoder = TextEncoder(checkpoint)
+    denoiser = Denoiser(checkpoint)
+    vae = Vae(checkpoint)
+    latents_generator = LatentsGenerator(denoiser, sampler="euler", schedule="normal")
+    sampler_step = SamplerStep()
+
+    positive = text_encoder(prompt)
+    negative = text_encoder(negative_prompt)
+    latents = latents_generator(seed, steps, width=size, height=size)
+    for _ in range(steps):
+        estimate = denoiser(latents, positive, negative, cfg=cfg)
+        latents = sampler_step(estimate, latents)
+    return vae.decode(latents)
