@@ -37,7 +37,11 @@ class Catalog(Protocol):
         ...
 
     def file(self, kind: str, name: str) -> FileIdentity:
-        """A file that needs no inspection here: `loras`, `embeddings`. Raises: ModelFileProblem."""
+        """A file that needs no inspection here: `loras`, `embeddings`, `user_models`.
+
+        Of `user_models` (Python files whose classes executors may run) names are below the folder
+        that the server's owner allows; KeyError: none is. Raises: ModelFileProblem.
+        """
         ...
 
     def picture(self, name: str) -> FileIdentity:

@@ -4,8 +4,8 @@ With random weights it first learns a grey blur, and colours only after thousand
 channels of the stream of features carry red, green and blue from the first convolution to the last,
 and three latents are their sum and differences. What is left to learn is where the edges are.
 
-A norm over two channels takes away how bright a picture is as a whole, unless one of the two is a
-constant. So every second channel is one where a norm reads what leaves a half of the module.
+A norm over three channels takes away how bright a picture is as a whole, unless two of the three are
+constants, one above and one below 0. So they are where a norm reads what leaves a half of the module.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from typing import Any, Final
 
 import torch
 
-CHANNELS: Final = (0, 2, 4)  # red, green and blue in a stream of features
-CONSTANT: Final = -3.0
-NORM_BIAS: Final = 1.0  # keeps what follows it where SiLU is close to a line
-# SiLU of the normed channel is SLOPE * value + OFFSET, for values around 0.
-SLOPE: Final = 0.72
-OFFSET: Final = 1.76
+CHANNELS: Final = (0, 3, 6)  # red, green and blue in a stream of features, each in a norm's group
+GROUP: Final = 3
+CONSTANT: Final = 3.0
+# Normed with its two constants a value v is about v / NORM_SCALE. SiLU of (v + NORM_BIAS) is then
+# close to SLOPE * v + OFFSET.
+NORM_SCALE: Final = 3.7
+NORM_BIAS: Final = 2.0
+SLOPE: Final = 1.06
+OFFSET: Final = 1.78
 # Latents of red, green and blue: brightness, red against blue, green against both.
 OPPONENTS: Final = ((0.75, 0.75, 0.75), (0.9, 0.0, -0.9), (-0.9, 1.8, -0.9))
 
@@ -44,7 +47,8 @@ def lay_colour_path(vae: Any) -> None:
                 _pass(resnet.conv_shortcut)
     for half, last in ((encoder, encoder.down_blocks[3]), (decoder, decoder.up_blocks[3])):
         _make_constant(last.resnets[0].conv_shortcut)
-        half.conv_norm_out.bias[list(CHANNELS)] = NORM_BIAS
+        half.conv_norm_out.weight[::GROUP] = NORM_SCALE
+        half.conv_norm_out.bias[::GROUP] = NORM_BIAS
     opponents = torch.tensor(OPPONENTS)
     _combine(encoder.conv_out, opponents / SLOPE, OFFSET)
     _combine(decoder.conv_out, torch.eye(3) / SLOPE, OFFSET)
@@ -82,8 +86,9 @@ def _average(conv: Any) -> None:
 
 
 def _make_constant(conv: Any) -> None:
-    conv.weight[1::2] = 0.0
-    conv.bias[1::2] = CONSTANT
+    for offset, value in ((1, CONSTANT), (2, -CONSTANT)):
+        conv.weight[offset::GROUP] = 0.0
+        conv.bias[offset::GROUP] = value
 
 
 def _combine(conv: Any, matrix: torch.Tensor, offset: float) -> None:

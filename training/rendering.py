@@ -81,9 +81,7 @@ def outline(thing: Thing) -> Points:
     ]
 
 
-def _contour(
-    draw: ImageDraw.ImageDraw, points: Points, width: float, colour: int | Rgb
-) -> None:
+def _contour(draw: ImageDraw.ImageDraw, points: Points, width: float, colour: int | Rgb) -> None:
     """A closed line with round corners."""
     stroke = round(width * SCALE)
     draw.line([*points, points[0]], fill=colour, width=stroke)

@@ -106,9 +106,7 @@ def draw_scene(seed: int, *, anywhere: bool = False) -> Scene:
         return _anywhere(rng, background)
     chance = rng.random()
     if chance < 0.03:
-        return Scene(
-            layout=Layout.EMPTY, background=background, things=(), detail=_detail(rng)
-        )
+        return Scene(layout=Layout.EMPTY, background=background, things=(), detail=_detail(rng))
     if chance < 0.17:
         return _row(rng, background)
     if chance < 0.35:
@@ -212,9 +210,7 @@ def _anywhere(rng: np.random.Generator, background: str) -> Scene:
         radius=radius,
         angle=rng.uniform(0.0, 360.0) if rng.random() < 0.5 else 0.0,
     )
-    return Scene(
-        layout=Layout.SINGLE, background=background, things=(thing,), detail=_detail(rng)
-    )
+    return Scene(layout=Layout.SINGLE, background=background, things=(thing,), detail=_detail(rng))
 
 
 def _pick(rng: np.random.Generator, words: tuple[str, ...]) -> str:

@@ -1,33 +1,45 @@
-"""Train a part of the demo model: `python -m training.train STAGE`, from the root of the checkout."""
+"""Train a part of the demo model, or write its files: `python -m training.train STAGE`.
+
+Run it from the root of the checkout. A run that was interrupted goes on where its last checkpoint was.
+Several processes may share the denoiser's steps:
+`torchrun --nproc-per-node 2 -m training.train unet`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 from pathlib import Path
+from typing import Final
 
 import torch
+from torch import distributed
 
-from .loop import Plan, train
+from . import stages
 from .run_files import RUNS
-from .vae import VaeStage
 
-VAE_PLAN = Plan(num_steps=1800, rate=1e-3, warmup=50, ema=0.995)
-
-
-def train_vae(runs: Path) -> None:
-    stage = VaeStage(seed=1, batch=16, crop=64, whole_from=1500)
-    train(stage, VAE_PLAN, runs / "vae.safetensors")
+STAGES: Final = {
+    "vae": stages.train_vae,
+    "decoder": stages.train_decoder,
+    "unet": stages.train_unet,
+    "controlnet": stages.train_controlnet,
+    "loras": stages.train_loras,
+    "embedding": stages.train_embedding,
+    "export": stages.export,
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stage", choices=["vae"])
-    parser.add_argument("--runs", type=Path, default=RUNS)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("stage", choices=STAGES)
+    parser.add_argument("--runs", type=Path, default=RUNS, help="folder of checkpoints and pools")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    torch.set_num_threads(1)  # a second thread waits at every operation where cores are shared
-    {"vae": train_vae}[arguments.stage](arguments.runs)
+    torch.set_num_threads(1)  # where cores are shared a second thread waits at every operation
+    if "WORLD_SIZE" in os.environ:
+        distributed.init_process_group("gloo")
+    STAGES[arguments.stage](stages.Runs(arguments.runs))
 
 
 if __name__ == "__main__":

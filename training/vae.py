@@ -1,8 +1,9 @@
 """The autoencoder: its shape, its training, and latents of many pictures.
 
-The module is diffusers' `AutoencoderKL`, as our runtime runs it, with 32 groups in every norm. Blocks
-at full resolution would cost half of the arithmetic and change little in flat pictures: they are left
-out while training (`Bypass`) and are exact zeros in the file. How it starts is in `colour_path.py`.
+The module is diffusers' `AutoencoderKL`, as our runtime runs it, with 32 groups in every norm. Much of
+it would cost most of the arithmetic and change little in flat pictures: blocks at full resolution, and
+two thirds of the encoder's first channels. They are left out while training and are exact zeros in the
+file. How it starts is in `colour_path.py`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ CONFIG: Final[dict[str, Any]] = {
     "in_channels": 3,
     "out_channels": 3,
     "latent_channels": 4,
-    "block_out_channels": (64, 32, 32, 64),
+    "block_out_channels": (96, 32, 32, 96),
     "layers_per_block": 1,
     "down_block_types": ("DownEncoderBlock2D",) * 4,
     "up_block_types": ("UpDecoderBlock2D",) * 4,
 }
+FIRST_WIDTH: Final = 32  # channels of the encoder's first level that are trained
 LATENT_SIDE: Final = SIZE // 8
 POSTERIOR_NOISE: Final = 0.06  # of a latent's standard deviation, added while training
 
@@ -53,9 +55,16 @@ def build_vae() -> Any:
     vae_class: Any = AutoencoderKL
     vae = vae_class(**CONFIG)
     encoder, decoder = vae.encoder.down_blocks, vae.decoder.up_blocks
-    for block, index in ((encoder[0], 0), (encoder[1], 0), (decoder[2], 1), (decoder[3], 0)):
-        block.resnets[index] = Bypass(block.resnets[index].conv_shortcut)
+    vae.encoder.conv_in = torch.nn.Conv2d(3, FIRST_WIDTH, 3, padding=1)
+    encoder[0].resnets[0] = Bypass(None)
+    encoder[0].downsamplers[0].channels = FIRST_WIDTH
+    encoder[0].downsamplers[0].conv = torch.nn.Conv2d(FIRST_WIDTH, FIRST_WIDTH, 3, stride=2)
+    encoder[1].resnets[0] = Bypass(torch.nn.Conv2d(FIRST_WIDTH, 32, 1))
+    decoder[2].resnets[1] = Bypass(None)
+    decoder[3].resnets[0] = Bypass(decoder[3].resnets[0].conv_shortcut)
     decoder[3].resnets[1] = Bypass(None)
+    for half in (vae.encoder, vae.decoder):
+        half.mid_block.resnets[1] = Bypass(None)
     lay_colour_path(vae)
     return vae
 
@@ -66,13 +75,15 @@ def whole_vae(trained: Mapping[str, torch.Tensor]) -> Any:
 
     vae_class: Any = AutoencoderKL
     vae = vae_class(**CONFIG)
-    missing, unexpected = vae.load_state_dict(dict(trained), strict=False)
-    if unexpected:
-        raise ValueError(f"the run has weights that the module hasn't: {unexpected[:3]}")
-    weights = dict(vae.named_parameters())
-    with torch.no_grad():
-        for name in missing:
-            weights[name].fill_(1.0 if "norm" in name and name.endswith("weight") else 0.0)
+    weights = vae.state_dict()
+    unknown = trained.keys() - weights.keys()
+    if unknown:
+        raise ValueError(f"the run has weights that the module hasn't: {sorted(unknown)[:3]}")
+    for name, weight in weights.items():
+        is_scale = "norm" in name and name.endswith("weight")
+        weight.fill_(1.0 if is_scale else 0.0)
+        if name in trained:
+            weight[tuple(slice(0, side) for side in trained[name].shape)] = trained[name]
     return vae.eval().requires_grad_(False)
 
 
@@ -85,34 +96,63 @@ class VaeStage:
     Args:
         crop: side of the squares that are cut out of pictures, in pixels.
         batch: how many of them a step sees.
-        whole_from: the step from which on it sees whole pictures, as many pixels in all.
     """
 
-    def __init__(self, *, seed: int, batch: int, crop: int, whole_from: int) -> None:
+    def __init__(self, *, seed: int, batch: int, crop: int) -> None:
         torch.manual_seed(seed)
         self.vae = build_vae()
         self._seed = seed
         self._batch = batch
         self._crop = crop
-        self._whole_from = whole_from
 
     def parameters(self) -> dict[str, torch.nn.Parameter]:
         return dict(self.vae.named_parameters())
 
     def loss(self, step: int) -> torch.Tensor:
-        side, count = self._crop, self._batch
-        if step >= self._whole_from:
-            side, count = SIZE, max(1, count * side**2 // SIZE**2)
-        pixels = to_tensor(crops((self._seed, step), count, side))
+        pixels = to_tensor(crops((self._seed, step), self._batch, self._crop))
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
         mean = self.vae.encode(pixels).latent_dist.mean
         noise = torch.randn(mean.shape, generator=generator)
         decoded = self.vae.decode(mean + POSTERIOR_NOISE * noise).sample
-        return (
-            F.l1_loss(decoded, pixels)
-            + 0.5 * _edge_loss(decoded, pixels)
-            + 0.02 * _moment_loss(mean)
-        )
+        return _pixel_loss(decoded, pixels) + 0.02 * _moment_loss(mean)
+
+
+class DecoderStage:
+    """Goes on with the decoder alone, for an encoder that stays as it is.
+
+    Every fourth step sees whole pictures, as many pixels in all.
+    """
+
+    def __init__(
+        self, trained: Mapping[str, torch.Tensor], *, seed: int, batch: int, crop: int
+    ) -> None:
+        self.vae = build_vae()
+        self.vae.load_state_dict(dict(trained))
+        self._seed = seed
+        self._batch = batch
+        self._crop = crop
+
+    def parameters(self) -> dict[str, torch.nn.Parameter]:
+        return {
+            name: weight
+            for name, weight in self.vae.named_parameters()
+            if name.startswith(("decoder.", "post_quant_conv."))
+        }
+
+    def loss(self, step: int) -> torch.Tensor:
+        side, count = self._crop, self._batch
+        if step % 4 == 3:
+            side, count = SIZE, max(1, count * side**2 // SIZE**2)
+        pixels = to_tensor(crops((self._seed, step), count, side))
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
+        with torch.no_grad():
+            mean = self.vae.encode(pixels).latent_dist.mean
+            mean += POSTERIOR_NOISE * torch.randn(mean.shape, generator=generator)
+        return _pixel_loss(self.vae.decode(mean).sample, pixels)
+
+
+def _pixel_loss(decoded: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
+    return F.l1_loss(decoded, pixels) + 0.5 * _edge_loss(decoded, pixels)
 
 
 def _edge_loss(decoded: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:

@@ -106,12 +106,26 @@ class Recording:
         Raises: CompositionError: a value doesn't fit its input.
         """
         place = caller()
-        specs = {spec.name: spec for spec in schema.inputs}
-        inputs = {
-            name: self._argument(label, specs[name], value, place)
-            for name, value in given.items()
-            if value is not None
-        }
+        return self._record(label, schema, self._arguments(label, schema, given, place), place)
+
+    def shared_call(
+        self, label: str, schema: NodeSchema, given: Mapping[str, object]
+    ) -> tuple[Placeholder, ...]:
+        """`call`, but once for equal arguments: loaders, which add nothing to the DAG."""
+        place = caller()
+        inputs = self._arguments(label, schema, given, place)
+        key = (schema.class_type, inputs)
+        if key not in self._shared:
+            self._shared[key] = self._record(label, schema, inputs, place)
+        return self._shared[key]
+
+    def _record(
+        self,
+        label: str,
+        schema: NodeSchema,
+        inputs: tuple[tuple[str, Argument], ...],
+        place: Place,
+    ) -> tuple[Placeholder, ...]:
         number = self._num_by_label[label] = self._num_by_label.get(label, 0) + 1
         node_id = f"{label}-{number}"
         title = f"{label} ({PurePath(place.file).name}:{place.line})"
@@ -119,7 +133,7 @@ class Recording:
             Call(
                 node_id=node_id,
                 class_type=schema.class_type,
-                inputs=tuple(inputs.items()),
+                inputs=inputs,
                 title=title,
                 place=place,
             )
@@ -128,16 +142,6 @@ class Recording:
             Placeholder(self, port.type, OutputRef(node_id=node_id, slot=slot), place)
             for slot, port in enumerate(schema.outputs)
         )
-
-    def shared_call(
-        self, label: str, schema: NodeSchema, given: Mapping[str, object]
-    ) -> tuple[Placeholder, ...]:
-        """`call`, but once for equal arguments: loaders, which add nothing to the DAG."""
-        sources = [(n, v._source if isinstance(v, Placeholder) else v) for n, v in given.items()]
-        key = (schema.class_type, tuple(sources))
-        if key not in self._shared:
-            self._shared[key] = self.call(label, schema, given)
-        return self._shared[key]
 
     def created(self, model: object, place: Place) -> None:
         self._uncalled[id(model)] = (model, place)
@@ -182,7 +186,7 @@ class Recording:
         shaped = self._structural.values()
         is_default = all(use.value == self._inputs[use.name].default for use in shaped)
         for model, created in self._uncalled.values() if is_default else ():
-            message = f"{type(model).__name__} is made here but never called"
+            message = f"{type(model).__name__} is made here, but no call uses it"
             raise CompositionError(message, Fault.UNUSED_MODEL, created)
         if not self._outputs:
             message = f"workflow {self.name!r} has no output: add_output(), or return the pictures"
@@ -193,6 +197,15 @@ class Recording:
             outputs=tuple(self._outputs.values()),
             calls=tuple(self._calls.values()),
             structural=tuple(self._structural.values()),
+        )
+
+    def _arguments(
+        self, label: str, schema: NodeSchema, given: Mapping[str, object], place: Place
+    ) -> tuple[tuple[str, Argument], ...]:
+        return tuple(
+            (spec.name, self._argument(label, spec, given[spec.name], place))
+            for spec in schema.inputs
+            if given.get(spec.name) is not None
         )
 
     def _argument(self, label: str, spec: InputSpec, value: object, place: Place) -> Argument:

@@ -51,7 +51,7 @@ class WorkflowFunction:
         """
         given = {i.name: i.default for i in self.inputs if not i.is_required} | dict(values)
         known = self._traces
-        suits = (p for p in known if all(given[u.name] == u.value for u in p.structural))
+        suits = (p for p in known if all((u.name, u.value) in given.items() for u in p.structural))
         program = next(suits, None) or self._run(values)
         # Replaced as a whole: threads may bind at once.
         self._traces = (program, *(p for p in known if p is not program))[:MAX_TRACES]

@@ -79,11 +79,6 @@ class BatchCosts:
         least = min(costs.values())
         return next(n for n, cost in costs.items() if cost <= NEAR_BEST * least)
 
-    def gain_s(self, size: int) -> float:
-        """Seconds that each call of such a batch saves against running alone; 0 if unknown."""
-        alone, together = self.seconds_s(1), self.seconds_s(size)
-        return 0.0 if alone is None or together is None else max(0.0, alone - together / size)
-
     def _pays(self, size: int, *, than: int) -> bool:
         smaller, larger = self.seconds_s(than), self.seconds_s(size)
         if smaller is None or larger is None:

@@ -2,8 +2,9 @@
 
 Order is by request, so a request that comes later would never be at the same model as one that is
 being sampled. Where batches are measured to pay, what it has to do before its own sampling goes
-first, unless that takes longer than sharing the steps saves. What may catch up is bounded by the
-size of batch that pays; nothing else of the order changes.
+first. That work is no more than it was, only the earlier request waits for it: so it must be short
+beside what that one has still to sample. How many may catch up is bounded by the size of batch that
+pays; nothing else of the order changes.
 Source: continuous batching as in LegoDiffusion (arXiv 2604.08123), section 5.1; the rule is ours.
 """
 
@@ -19,7 +20,7 @@ from .placement import Placer
 from .profiles import Shape
 from .request_state import Loop
 
-GUESSED_GAIN: Final = 0.05  # of a call's seconds, where a batch of that size is a trial
+MAX_DELAY: Final = 0.5  # of the sampling that both share, by each node that goes first
 
 
 @dataclass(slots=True)
@@ -42,7 +43,10 @@ class CatchingUp:
         if found is None:
             return None
         leader, num_calls, shape = found
-        return leader if self._saves(head, loop, leader, num_calls, shape) else None
+        num_steps = min(state.request.work.count(leader.profile) for state in (head, leader))
+        if head.profile.seconds_s > MAX_DELAY * num_steps * leader.profile.seconds_s:
+            return None
+        return leader if self._pays(leader, num_calls + 1, shape) else None
 
     def _sampled_now(self, loop: Loop, head: NodeState) -> tuple[NodeState, int, Shape] | None:
         """The foremost earlier node in the same loop, how many go with it, and what they read."""
@@ -63,15 +67,7 @@ class CatchingUp:
         ]
         return min(found, key=lambda item: item[0].order, default=None)
 
-    def _saves(
-        self, head: NodeState, loop: Loop, leader: NodeState, num_calls: int, shape: Shape
-    ) -> bool:
-        """Whether the steps that both have left save more than doing `head` first takes."""
-        size = num_calls + 1
-        costs = self.placer.costs(leader, shape)
-        if size > self.placer.max_batch or costs.best_size(size) < size:
+    def _pays(self, leader: NodeState, size: int, shape: Shape) -> bool:
+        if size > self.placer.max_batch:
             return False
-        step_s = leader.profile.seconds_s
-        gain_s = costs.gain_s(size) or GUESSED_GAIN * step_s
-        num_steps = min(state.request.work.count(leader.profile) for state in (head, leader))
-        return gain_s * size * num_steps > head.profile.seconds_s
+        return self.placer.costs(leader, shape).best_size(size) == size

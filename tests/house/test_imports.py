@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 from house.sources import ROOMS, Source, all_python, assert_clean, product_python
+from nodeloom.graph_import import dsl
 
 # What a module of ours may import of ours: the first prefix that matches decides.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "nodeloom.graph_import": ("nodeloom.graph_import",),
     "nodeloom.cuda_ext": ("nodeloom.cuda_ext",),
     "nodeloom.web": ("nodeloom.web",),
-    "nodeloom.workflows": ("nodeloom.workflows", "nodeloom.graph_import.dsl"),
+    "nodeloom.workflows": (
+        "nodeloom.workflows",
+        "nodeloom.graph_import.dsl",
+        *(f"nodeloom.{name}" for name in dsl.__all__),  # what the package itself may offer users
+    ),
     "nodeloom.runtime.data_plane": (
         "nodeloom.runtime",
         "nodeloom.graph_import",
@@ -119,6 +124,7 @@ def test_the_checker_finds_a_forbidden_arrow(path: str, line: str) -> None:
         ("server/supervisor.py", "from ..runtime.executor.main import main"),
         ("server/app.py", "import torch"),
         ("workflows/text_to_image.py", "from nodeloom.graph_import.dsl import workflow"),
+        ("workflows/text_to_image.py", "from nodeloom import workflow"),
     ],
 )
 def test_the_checker_lets_an_allowed_arrow_pass(path: str, line: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import torch
 import zmq
+from nodeloom.runtime.data_plane.checkpoints import own_checkpoints
 from nodeloom.runtime.data_plane.layout import DTYPES
 from nodeloom.runtime.data_plane.local import LocalPlane
 from nodeloom.runtime.data_plane.zmq import TensorServer
@@ -44,20 +45,27 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def put(plane: LocalPlane, command: Command) -> TensorRef:
-    """Put a tensor as the command says; a transposed one is not contiguous."""
+    """Put a tensor as the command says, into a file too; a transposed one is not contiguous."""
     tensor = make_tensor(command.dtype, command.shape, command.seed)
     if command.how == "transposed":
         tensor = tensor.transpose(0, -1)
-    return plane.put(tensor)
+    return plane.put(tensor, is_checkpointed=True)
 
 
 class TensorPeer:
-    """The other process, as a test holds it."""
+    """The other process, as a test holds it. It writes checkpoints if it is given a folder."""
 
-    def __init__(self, folder: Path, executor: str = "producer", incarnation: str = "p1") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        executor: str = "producer",
+        incarnation: str = "p1",
+        checkpoints: Path | None = None,
+    ) -> None:
         self.endpoint = f"ipc://{folder}/{executor}-{incarnation}"
+        where = [] if checkpoints is None else [str(checkpoints)]
         self._process = subprocess.Popen(
-            [sys.executable, __file__, self.endpoint, executor, incarnation],
+            [sys.executable, __file__, self.endpoint, executor, incarnation, *where],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(os.environ) | {"OMP_NUM_THREADS": "1"},
@@ -78,6 +86,7 @@ class TensorPeer:
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)  # until it stands still
 
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
@@ -96,8 +105,9 @@ class TensorPeer:
 
 
 def main() -> None:
-    endpoint, executor, incarnation = sys.argv[1:]
-    plane = LocalPlane(ExecutorId(executor), incarnation, endpoint)
+    endpoint, executor, incarnation, *where = sys.argv[1:]
+    own = own_checkpoints(Path(where[0])) if where else None
+    plane = LocalPlane(ExecutorId(executor), incarnation, endpoint, checkpoints=own)
     server = TensorServer(zmq.Context(), endpoint, plane.find)
 
     def serve() -> None:

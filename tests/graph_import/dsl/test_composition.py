@@ -44,6 +44,8 @@ def test_the_scope_itself_is_sound() -> None:
         ("text_encoder(3)", "STRING", "INT"),
         ("text_encoder(True)", "STRING", "BOOLEAN"),
         ("text_encoder(text=['a'])", "STRING", "list"),
+        ("Vae(['a']).decode(latents)", "COMBO", "list"),
+        ("denoiser.add_patch(LoRA('a', 'b')); denoiser(latents, words, words)", "FLOAT", "STRING"),
         ("generator(prompt, 3)", "INT", "STRING"),
         ("generator(True, 3)", "INT", "BOOLEAN"),
         ("generator(1.0, 3)", "INT", "FLOAT"),
@@ -137,6 +139,20 @@ def test_a_value_of_another_workflow_is_refused_with_where_it_is_from() -> None:
     """
     error = refused(text, Fault.FOREIGN_VALUE, 6, expected="IMAGE", received="IMAGE")
     assert "flow.py:3" in error.message
+
+
+def test_a_file_that_another_workflow_names_is_foreign_too() -> None:
+    text = """
+    with Workflow("first") as first:
+        file = first.add_input("file", str)
+        vae = Vae(file)
+        first.add_output(vae.decode(vae.encode(first.add_input("image", "IMAGE"))), "out")
+    with Workflow("second") as second:
+        name, picture = second.add_input("file", str), second.add_input("image", "IMAGE")
+        own = Vae(name)
+        second.add_output(own.decode(vae.encode(picture)), "out")
+    """
+    refused(text, Fault.FOREIGN_VALUE, 9, expected="COMBO", received="STRING")
 
 
 @pytest.mark.parametrize("made", ["Vae('other.safetensors')", "LoRA('a')", "Node('SaveImage')"])

@@ -93,6 +93,7 @@ def test_a_structural_input_without_a_value_is_refused() -> None:
     """
     refused(text, Fault.NEEDS_VALUE, 4, input="steps")
     assert len(bound(flow(text), image="cat.png", steps=3).prompt.nodes) == 5
+    refused(text, Fault.NEEDS_VALUE, 4, input="steps")
 
 
 def test_a_structural_value_has_a_bound() -> None:

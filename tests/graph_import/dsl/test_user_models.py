@@ -20,11 +20,11 @@ from nodeloom.graph_import.dsl import (
     workflow,
 )
 from nodeloom.graph_import.errors import ImportRejected
-from nodeloom.graph_import.handles import ModelRef, Role
+from nodeloom.graph_import.handles import FileIdentity, ModelRef, Role
 from nodeloom.graph_import.ir import EdgeKind, Node
 from nodeloom.graph_import.nodes.registry import Registry
 
-from ..known_files import PICTURE, every_file
+from ..known_files import PICTURE, KnownFiles, every_file
 from .flows import FILE, bound, files, flow, refused
 
 MIXER = """
@@ -118,13 +118,14 @@ def test_a_stored_prompt_needs_the_users_file_only_by_name() -> None:
 
 
 def test_a_server_without_the_file_refuses() -> None:
-    for known in (every_file(),):
-        with pytest.raises(InvocationRejected, match=r"no file 'flow.py' in user_models"):
-            bind(flow(TEXT), {"image": PICTURE}, Registry(), known)
+    with pytest.raises(InvocationRejected, match=r"no file 'flow.py' in user_models"):
+        bind(flow(TEXT), {"image": PICTURE}, Registry(), every_file())
 
 
-class NoUserCode(type(every_file())):  # type: ignore[misc]  # a catalog without that kind
-    def file(self, kind: str, name: str) -> Any:
+class NoUserCode(KnownFiles):
+    """A catalog that has no such kind."""
+
+    def file(self, kind: str, name: str) -> FileIdentity:
         raise KeyError(kind)
 
 

@@ -40,6 +40,11 @@ def test_all_classes_are_described_at_once(registry: Registry) -> None:
     assert registry.object_info(NoFiles()).keys() == RECORDED.keys()
 
 
+def test_classes_of_python_workflows_are_there_but_not_described(registry: Registry) -> None:
+    assert "nodeloom.SamplerStep" in registry
+    assert registry.object_info(NoFiles(), "nodeloom.SamplerStep") == {}
+
+
 def test_an_unknown_class_is_described_by_nothing(registry: Registry) -> None:
     assert registry.object_info(NoFiles(), "NoSuchNode") == {}
 

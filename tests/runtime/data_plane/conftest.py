@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+import torch
 import zmq
 from kit.tensor_peer import Command, TensorPeer, put
 from nodeloom.runtime.data_plane.base import DataPlane
-from nodeloom.runtime.data_plane.local import LocalPlane
+from nodeloom.runtime.data_plane.checkpoints import own_checkpoints
+from nodeloom.runtime.data_plane.local import LocalPlane, lost
 from nodeloom.runtime.data_plane.routes import ExecutorPlane
 from nodeloom.runtime.data_plane.zmq import TensorFetcher
 from nodeloom.runtime.ids import ExecutorId
@@ -79,10 +81,40 @@ def consumer(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[ExecutorPlane]
     plane.close()
 
 
-@pytest.fixture(params=["local", "zmq"])
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where checkpoints lie."""
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+@pytest.fixture(scope="module")
+def lasting_peer(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[TensorPeer]:
+    """A producer process that writes checkpoints and that no test harms."""
+    peer = TensorPeer(tmp_path_factory.mktemp("lasting"), checkpoints=folder)
+    yield peer
+    peer.kill()
+
+
+class NoFetcher(TensorFetcher):
+    """Fetches nothing: no tensor is there but for its file."""
+
+    def fetch(self, ref: TensorRef) -> torch.Tensor:
+        raise lost(ref, "nothing can be fetched")
+
+
+@pytest.fixture
+def reader(context: zmq.Context[zmq.Socket[bytes]], folder: Path) -> ExecutorPlane:
+    """A plane that reads files and can't fetch."""
+    local = LocalPlane(ExecutorId("reader"), "r1", "ipc://none", "cpu", own_checkpoints(folder))
+    return ExecutorPlane(local, NoFetcher(context))
+
+
+@pytest.fixture(params=["local", "zmq", "file"])
 def pair(request: pytest.FixtureRequest) -> tuple[Producer, DataPlane]:
     """Where tensors are put, and the plane that gets them; a new transport adds its name."""
     if request.param == "local":
         plane = LocalPlane(ExecutorId("alone"), "a1", "ipc://none")
         return LocalProducer(plane), plane
+    if request.param == "file":
+        return request.getfixturevalue("lasting_peer"), request.getfixturevalue("reader")
     return request.getfixturevalue("shared_peer"), request.getfixturevalue("consumer")

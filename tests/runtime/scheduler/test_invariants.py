@@ -80,6 +80,10 @@ def let_a_holder_die_unnoticed(scheduler: Scheduler) -> None:
     scheduler.executors[GPU0].incarnation = "another"
 
 
+def forget_a_file(scheduler: Scheduler) -> None:
+    request_of(scheduler).values[X, 0].checkpoints = ("gpu0.i1.1",)
+
+
 def make_a_waiting_node_ready(scheduler: Scheduler) -> None:
     state(scheduler, Z).status = NodeStatus.READY
 
@@ -128,6 +132,7 @@ SPOILERS = [
     (count_a_running_reader_too_few, "running readers of"),
     (forget_a_holder, "is no holder"),
     (let_a_holder_die_unnoticed, "held by a dead executor"),
+    (forget_a_file, "files that are needed"),
     (make_a_waiting_node_ready, "misses 1 inputs"),
     (drop_a_node_of_a_request_that_goes_on, "in a request that goes on"),
     (run_a_node_elsewhere, "a node runs elsewhere"),

@@ -1,0 +1,110 @@
+"""The ControlNet: the UNet's encoder half again, which follows the contours of a hint.
+
+Source: arXiv 2302.05543. It is trained on things of any size and angle at any place, which only the
+hint tells, with the denoiser and the text encoder frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from .captions import caption
+from .diffusion import noise_loss
+from .pools import Pool
+from .rendering import render_hint
+from .scenes import Scene
+from .text import TextEncoder, Vocabulary
+from .unet import CONFIG, DROPPED_SHARE
+
+HINT_WIDTHS: Final = (16, 16, 32, 32)
+_ENCODER: Final = ("down_blocks.", "mid_block.", "conv_in.", "time_embedding.")
+
+
+def build_controlnet(unet: Any) -> Any:
+    """A ControlNet that starts as a copy of the UNet's first half."""
+    from diffusers import ControlNetModel
+
+    controlnet_class: Any = ControlNetModel
+    left_out = ("out_channels", "up_block_types")
+    controlnet = controlnet_class(
+        **{name: value for name, value in CONFIG.items() if name not in left_out},
+        conditioning_channels=3,
+        conditioning_embedding_out_channels=HINT_WIDTHS,
+    )
+    copied = {k: v for k, v in unet.state_dict().items() if k.startswith(_ENCODER)}
+    missing = controlnet.load_state_dict(copied, strict=False).missing_keys
+    if any(name.startswith(_ENCODER) for name in missing):
+        raise ValueError("the ControlNet's first half isn't the UNet's")
+    return controlnet
+
+
+class ControlNetStage:
+    """Trains a ControlNet for a frozen UNet."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        unet: Any,
+        text: TextEncoder,
+        vocabulary: Vocabulary,
+        *,
+        seed: int,
+        batch: int,
+    ) -> None:
+        torch.manual_seed(seed)
+        self.controlnet = build_controlnet(unet)
+        self._pool = pool
+        self._unet = unet
+        self._text = text
+        self._vocabulary = vocabulary
+        self._seed = seed
+        self._batch = batch
+
+    def parameters(self) -> dict[str, torch.nn.Parameter]:
+        return dict(self.controlnet.named_parameters())
+
+    def loss(self, step: int) -> torch.Tensor:
+        rng = np.random.default_rng((self._seed, step))
+        indices = [int(index) for index in rng.integers(len(self._pool), size=self._batch)]
+        scenes = [self._pool.scene(index) for index in indices]
+        texts = [
+            "" if rng.random() < DROPPED_SHARE else caption(scene, int(rng.integers(1 << 31)))
+            for scene in scenes
+        ]
+        with torch.no_grad():
+            context = self._text(self._vocabulary.rows(texts, rng))
+        predict = self._predict(context, hints(scenes))
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
+        return noise_loss(self._pool.latents[indices], predict, generator)
+
+    def _predict(
+        self, context: torch.Tensor, hint: torch.Tensor
+    ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+        def predict(noisy: torch.Tensor, timesteps: torch.Tensor) -> torch.Tensor:
+            down, mid = self.controlnet(
+                noisy,
+                timesteps,
+                encoder_hidden_states=context,
+                controlnet_cond=hint,
+                return_dict=False,
+            )
+            noise: torch.Tensor = self._unet(
+                noisy,
+                timesteps,
+                encoder_hidden_states=context,
+                down_block_additional_residuals=down,
+                mid_block_additional_residual=mid,
+            ).sample
+            return noise
+
+        return predict
+
+
+def hints(scenes: list[Scene]) -> torch.Tensor:
+    """Contours as a ControlNet takes them: float32 [B, 3, 128, 128], 0 to 1."""
+    pixels = np.stack([render_hint(scene) for scene in scenes])
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div(255.0)

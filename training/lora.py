@@ -1,0 +1,110 @@
+"""LoRAs of the UNet: two small factors beside each matrix and kernel, trained on pictures of a style.
+
+Source: LoRA (arXiv 2106.09685); for kernels, as LoCon (arXiv 2309.14859) has it, the first factor is a
+convolution and the second a 1 by 1 one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch.func import functional_call
+
+from .captions import caption
+from .diffusion import noise_loss
+from .pools import Pool
+from .text import TextEncoder, Vocabulary
+from .unet import DROPPED_SHARE
+
+RANK: Final = 8
+UP: Final = "lora_up"
+DOWN: Final = "lora_down"
+# The residual blocks' kernels and the transformers' matrices.
+TARGETS: Final = re.compile(
+    r"resnets\.\d\.conv[12]\.weight$|\.(to_q|to_k|to_v|to_out\.0|proj|net\.2)\.weight$"
+)
+
+
+class LoraStage:
+    """Trains the factors for a frozen UNet and text encoder on a pool of one style."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        unet: Any,
+        text: TextEncoder,
+        vocabulary: Vocabulary,
+        *,
+        seed: int,
+        batch: int,
+    ) -> None:
+        torch.manual_seed(seed)
+        self._pool = pool
+        self._unet = unet
+        self._text = text
+        self._vocabulary = vocabulary
+        self._seed = seed
+        self._batch = batch
+        self._targets = {n: w for n, w in unet.named_parameters() if TARGETS.search(n)}
+        self._factors: dict[str, torch.nn.Parameter] = {}
+        for name, weight in self._targets.items():
+            path = name.removesuffix(".weight")
+            inner = math.prod(weight.shape[1:])
+            down = torch.randn(RANK, *weight.shape[1:]) / math.sqrt(inner)
+            up = torch.zeros(len(weight), RANK, *(1 for _ in weight.shape[2:]))
+            self._factors[f"{path}.{DOWN}"] = torch.nn.Parameter(down)
+            self._factors[f"{path}.{UP}"] = torch.nn.Parameter(up)
+
+    def parameters(self) -> dict[str, torch.nn.Parameter]:
+        return self._factors
+
+    def loss(self, step: int) -> torch.Tensor:
+        rng = np.random.default_rng((self._seed, step))
+        indices = [int(index) for index in rng.integers(len(self._pool), size=self._batch)]
+        texts = [
+            ""
+            if rng.random() < DROPPED_SHARE
+            else caption(self._pool.scene(index), int(rng.integers(1 << 31)))
+            for index in indices
+        ]
+        with torch.no_grad():
+            context = self._text(self._vocabulary.rows(texts, rng))
+        weights = patched(self._targets, self._factors)
+
+        def predict(noisy: torch.Tensor, timesteps: torch.Tensor) -> torch.Tensor:
+            arguments = {"encoder_hidden_states": context, "return_dict": False}
+            noise: torch.Tensor = functional_call(
+                self._unet, weights, (noisy, timesteps), arguments
+            )[0]
+            return noise
+
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
+        return noise_loss(self._pool.latents[indices], predict, generator)
+
+
+def patched(
+    targets: Mapping[str, torch.Tensor], factors: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The targets' weights with up @ down added: a strength of 1, and alpha is the rank."""
+    weights = {}
+    for name, weight in targets.items():
+        path = name.removesuffix(".weight")
+        up, down = factors[f"{path}.{UP}"], factors[f"{path}.{DOWN}"]
+        weights[name] = weight + (up.flatten(1) @ down.flatten(1)).reshape(weight.shape)
+    return weights
+
+
+def kohya_tensors(factors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The factors under the names of kohya's scripts."""
+    tensors = {}
+    for name, factor in factors.items():
+        path, _, slot = name.rpartition(".")
+        stem = "lora_unet_" + path.replace(".", "_")
+        tensors[f"{stem}.{slot}.weight"] = factor
+        tensors[f"{stem}.alpha"] = torch.tensor(float(RANK))
+    return tensors

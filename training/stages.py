@@ -1,0 +1,166 @@
+"""The stages in their order, each with its plan; a later one reads what earlier ones left in `runs`.
+
+    vae -> decoder -> unet -> controlnet, loras, embedding -> export
+
+The encoder is fixed after `vae`: `decoder` goes on with the other half, and the denoiser may be trained
+at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from .controlnet import ControlNetStage
+from .export import export_checkpoint, export_controlnet, export_embedding, export_lora
+from .inversion import NAME, InversionStage, unnamed_scene
+from .loop import Plan, rank, train
+from .lora import LoraStage, kohya_tensors
+from .pools import Pool, free_scene, plain_scene, read_pool
+from .rendering import Style
+from .run_files import load_tensors
+from .text import TextEncoder, Vocabulary, load_text
+from .unet import UnetStage, build_unet
+from .vae import DecoderStage, VaeStage, whole_vae
+
+DEMO_MODELS: Final = Path(__file__).resolve().parents[1] / "runtime" / "demo_models"
+CHECKPOINT: Final = "nodeloom-shapes.safetensors"
+STYLES: Final = (Style.INK, Style.SEPIA)
+
+VAE: Final = Plan(num_steps=800, rate=1e-3, warmup=30, ema=0.99)
+DECODER: Final = Plan(num_steps=1500, rate=1e-3, warmup=30, ema=0.995)
+UNET: Final = Plan(num_steps=4000, rate=2e-3, muon_rate=0.015, warmup=30)
+CONTROLNET: Final = Plan(num_steps=600, rate=1e-3, muon_rate=0.01, ema=0.99)
+LORA: Final = Plan(num_steps=200, rate=2e-3, warmup=10, ema=0.97)
+EMBEDDING: Final = Plan(num_steps=120, rate=2e-2, warmup=5, ema=0.9)
+PLAIN_SCENES: Final = 10_000
+FREE_SCENES: Final = 3000
+STYLED_SCENES: Final = 1000
+UNNAMED_SCENES: Final = 400
+
+Weights = Mapping[str, torch.Tensor]
+
+
+@dataclass(slots=True, frozen=True)
+class Runs:
+    """The folder of runs, and what finished stages left there."""
+
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}.safetensors"
+
+    def averages(self, name: str, part: str = "") -> dict[str, torch.Tensor]:
+        """The averaged weights of a run."""
+        return load_tensors(self.path(name), f"average.{part}")
+
+    def vae_weights(self) -> dict[str, torch.Tensor]:
+        """The encoder of `vae`, and the decoder of `decoder` if there is one."""
+        weights = self.averages("vae")
+        if self.path("decoder").exists():
+            weights |= self.averages("decoder")
+        return weights
+
+    def plain_pool(self) -> Pool:
+        vae = whole_vae(self.averages("vae"))
+        return read_pool(self.path("pool-plain"), vae, PLAIN_SCENES, plain_scene)
+
+    def base(self) -> Base:
+        """The frozen denoiser and text encoder."""
+        vocabulary = Vocabulary()
+        unet = build_unet()
+        unet.load_state_dict(self.averages("unet", "unet."))
+        unet.requires_grad_(False)
+        text = load_text(self.averages("unet", "text."), vocabulary)
+        return Base(unet, text, vocabulary)
+
+
+@dataclass(slots=True, frozen=True)
+class Base:
+    """What the small models are trained for."""
+
+    unet: Any
+    text: TextEncoder
+    vocabulary: Vocabulary
+
+
+def train_vae(runs: Runs) -> None:
+    train(VaeStage(seed=1, batch=16, crop=64), VAE, runs.path("vae"))
+
+
+def train_decoder(runs: Runs) -> None:
+    stage = DecoderStage(runs.averages("vae"), seed=2, batch=16, crop=64)
+    train(stage, DECODER, runs.path("decoder"))
+
+
+def train_unet(runs: Runs) -> None:
+    stage = UnetStage(runs.plain_pool(), seed=3, batch=32, rank=rank(), num_ranks=num_ranks())
+    train(stage, UNET, runs.path("unet"))
+
+
+def train_controlnet(runs: Runs) -> None:
+    base = runs.base()
+    pool = _small_pool(runs, "pool-free", FREE_SCENES, free_scene)
+    stage = ControlNetStage(pool, base.unet, base.text, base.vocabulary, seed=4, batch=24)
+    train(stage, CONTROLNET, runs.path("controlnet"))
+
+
+def train_loras(runs: Runs) -> None:
+    base = runs.base()
+    for style in STYLES:
+        pool = _small_pool(runs, f"pool-{style}", STYLED_SCENES, plain_scene, style)
+        stage = LoraStage(pool, base.unet, base.text, base.vocabulary, seed=5, batch=16)
+        train(stage, LORA, runs.path(f"lora-{style}"))
+
+
+def train_embedding(runs: Runs) -> None:
+    base = runs.base()
+    pool = _small_pool(runs, "pool-unnamed", UNNAMED_SCENES, unnamed_scene)
+    stage = InversionStage(pool, base.unet, base.text, base.vocabulary, seed=6, batch=16)
+    train(stage, EMBEDDING, runs.path("embedding"))
+
+
+def export(runs: Runs, folder: Path = DEMO_MODELS) -> None:
+    """Write the files of every run that there is."""
+    export_checkpoint(
+        folder / "checkpoints" / CHECKPOINT,
+        unet=runs.averages("unet", "unet."),
+        text=runs.averages("unet", "text.module."),
+        vocabulary=Vocabulary(),
+        vae=whole_vae(runs.vae_weights()).state_dict(),
+        scale=runs.plain_pool().scale,
+    )
+    if runs.path("controlnet").exists():
+        path = folder / "controlnet" / "nodeloom-shapes-contours.safetensors"
+        export_controlnet(path, runs.averages("controlnet"))
+    for style in STYLES:
+        if runs.path(f"lora-{style}").exists():
+            path = folder / "loras" / f"nodeloom-shapes-{style}.safetensors"
+            export_lora(path, kohya_tensors(runs.averages(f"lora-{style}")))
+    if runs.path("embedding").exists():
+        path = folder / "embeddings" / "turquoise-thing.safetensors"
+        export_embedding(path, runs.averages("embedding")[NAME])
+
+
+def _small_pool(
+    runs: Runs,
+    name: str,
+    count: int,
+    scene_of: Callable[[int], Any],
+    style: Style = Style.PLAIN,
+) -> Pool:
+    """A pool on the plain one's scale."""
+    vae = whole_vae(runs.averages("vae"))
+    scale = runs.plain_pool().scale
+    return read_pool(runs.path(name), vae, count, scene_of, style, scale)
+
+
+def num_ranks() -> int:
+    """How many processes train together."""
+    from torch import distributed
+
+    return distributed.get_world_size() if distributed.is_initialized() else 1
