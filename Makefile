@@ -39,7 +39,7 @@ wheel-test: $(INSTALLED)
 # Type checkers can't follow the mapping of the rooms to nodeloom.*: give mypy a folder that looks like the package.
 .typing:
 	mkdir -p .typing/nodeloom
-	printf '__version__: str\n' > .typing/nodeloom/__init__.pyi
+	printf '__version__: str\nfrom nodeloom.graph_import.dsl import *\n' > .typing/nodeloom/__init__.pyi
 	for room in $(ROOMS); do ln -sfn ../../$$room .typing/nodeloom/$$room; done
 
 clean:

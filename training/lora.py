@@ -21,7 +21,7 @@ from .pools import Pool
 from .text import TextEncoder, Vocabulary
 from .unet import DROPPED_SHARE
 
-RANK: Final = 8
+RANK: Final = 4
 UP: Final = "lora_up"
 DOWN: Final = "lora_down"
 # The residual blocks' kernels and the transformers' matrices.

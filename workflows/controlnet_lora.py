@@ -1,6 +1,6 @@
 """A ControlNet and a LoRA on SD1.5, after LegoDiffusion's Figure 7 (arXiv 2604.08123)."""
 
-from nodeloom.graph_import.dsl import (
+from nodeloom import (
     ControlNet,
     Denoiser,
     LatentsGenerator,

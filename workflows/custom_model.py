@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodeloom.graph_import.dsl import Image, Model, workflow
+from nodeloom import Image, Model, workflow
 
 
 class Sharpen(Model):

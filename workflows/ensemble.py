@@ -1,6 +1,6 @@
 """A two-model ensemble: one denoiser does the coarse steps, another one the fine ones."""
 
-from nodeloom.graph_import.dsl import (
+from nodeloom import (
     Denoiser,
     LatentsGenerator,
     Placeholder,

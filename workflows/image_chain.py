@@ -5,7 +5,7 @@ Both passes are one function, called twice.
 
 from typing import Any
 
-from nodeloom.graph_import.dsl import (
+from nodeloom import (
     Denoiser,
     Image,
     LatentsGenerator,

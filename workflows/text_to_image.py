@@ -1,6 +1,6 @@
 """Text to image, sampled step by step: the nodes of `txt2img.json`, from a Python loop."""
 
-from nodeloom.graph_import.dsl import (
+from nodeloom import (
     Denoiser,
     LatentsGenerator,
     Placeholder,

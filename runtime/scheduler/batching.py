@@ -119,12 +119,14 @@ def gather(
     *,
     max_batch: int,
     costs: BatchCosts,
+    may_go_along: Callable[[NodeState], bool],
     num_standing_by: int,
     cost_here: Callable[[NodeState], float],
 ) -> list[NodeState]:
     """The nodes to send together with `group.nodes[first]`, in scheduler order.
 
-    Those that read values of the same shapes, as many of them as `costs` say is worth it.
+    Those that read values of the same shapes and `may_go_along` (see `switching.py`), as many of
+    them as `costs` say is worth it.
 
     When several executors stand idle with the model loaded (`num_standing_by`, the chosen one
     included), the nodes are split evenly over them instead of making one batch as big as possible:
@@ -143,7 +145,9 @@ def gather(
     alike = (
         state
         for state in islice(group.nodes, first + 1, None)
-        if not state.num_deaths and shape_of(state, state.request.values) == shape
+        if not state.num_deaths
+        and shape_of(state, state.request.values) == shape
+        and may_go_along(state)
     )
     others = list(islice(alike, max_batch * spread - 1))
     size = costs.best_size(math.ceil((1 + len(others)) / spread))

@@ -9,7 +9,7 @@ executor, and nothing waits in a circle. Source: architecture, sections 2 and 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,7 @@ from .placement import Placer
 from .ranking import Ranking, by_order
 from .request_state import RequestState
 from .sending import Sender
+from .tensors import HeldValue
 
 TOP_UP_BELOW: Final = 0.5  # of what may be sent ahead
 
@@ -52,18 +53,22 @@ class Chains:
             elif self._may_grow(slot):
                 self._extend(slot, is_one_idle, now_s)
 
-    def hand_on(self, state: NodeState, slot: ExecutorSlot) -> None:
-        """A node of a chain is done: what comes later in the chain has its values."""
+    def hand_on(self, state: NodeState, slot: ExecutorSlot, values: Sequence[HeldValue]) -> None:
+        """A node of a chain is done: what comes later in the chain has its values, port by port.
+
+        Even if its request is over: others may share the batch that reads them by now.
+        """
         request = state.request
         for batch in slot.batches():
             for call in batch.calls:
                 if call.state.request is not request:
                     continue
-                for value_id in [v for v in call.chained if v[0] == state.node.id]:
-                    value = request.values[value_id]
-                    call.chained.remove(value_id)
-                    call.inputs[value_id] = value
-                    request.tensors.send(value, slot.executor, slot.incarnation)
+                for port, value in enumerate(values):
+                    value_id = state.node.id, port
+                    if value_id in call.chained:
+                        call.chained.remove(value_id)
+                        call.inputs[value_id] = value
+                        request.tensors.send(value, slot.executor, slot.incarnation)
 
     def _must_end(self, slot: ExecutorSlot, is_one_idle: bool) -> bool:
         """Whether the rest of a chain must come back, though it could go on."""
@@ -73,6 +78,8 @@ class Chains:
         if slot.is_drop_wanted or any(call.state.request.ending is not None for call in calls):
             return True
         if is_one_idle and any(batch.could_part for batch in slot.later):
+            return True
+        if not self._pays(len(slot.later[0].calls), slot):
             return True
         return self._is_wanted([call.state for call in slot.later[0].calls], slot)
 
@@ -103,23 +110,43 @@ class Chains:
             self.sender.send(slot, states, due_s).could_part = could_part
 
     def _next_link(self, slot: ExecutorSlot, last: RunningBatch) -> tuple[list[NodeState], bool]:
-        """What may follow the last batch: a node, or one of each of the requests that share it.
+        """What may follow the last batch: a node, or the next call of each of its loops.
 
         Also whether another executor could take a part of what may follow.
         """
         requests = list(dict.fromkeys(call.state.request for call in last.calls))
         fronts = [self._front(request, slot) for request in requests]
-        if not all(fronts):
+        if not all(fronts) or not self._is_fit(fronts[0][0], slot):
             return [], False
-        heads = [front[0] for front in fronts]
-        node = heads[0].node
-        is_one_group = all((s.node.op, s.node.model) == (node.op, node.model) for s in heads)
-        if not is_one_group or not self._is_fit(heads[0], slot):
+        states = [state for front in fronts for state in front]
+        link = states if self._goes_on(states, slot, last) else states[:1]
+        if len(link) < len(fronts):
             return [], False
-        could_part = any(len(front) > 1 for front in fronts) or any(
-            state.request.deferred_readers(state) for state in heads
-        )
-        return heads, could_part
+        could_part = len(states) > 1 or any(s.request.deferred_readers(s) for s in link)
+        return link, could_part
+
+    def _goes_on(self, states: list[NodeState], slot: ExecutorSlot, last: RunningBatch) -> bool:
+        """Whether nodes may follow a batch of just as many calls, as one batch again.
+
+        That is decided as for ready nodes (`batching.py`), as far as their inputs are known: what
+        is the same from batch to batch reads the same shapes as the running one.
+        """
+        running = slot.running
+        assert running is not None
+        kinds = {(state.node.op, state.node.model) for state in states}
+        kinds |= {(batch.op, batch.model) for batch in (running, last)}
+        if len(kinds) > 1 or len(states) != len(last.calls) or running.model is None:
+            return False
+        if len(states) > 1 and any(state.num_deaths for state in states):
+            return False
+        return len({self.placer.shape(s) for s in states}) == 1 and self._pays(len(states), slot)
+
+    def _pays(self, num_calls: int, slot: ExecutorSlot) -> bool:
+        """Whether so many calls like those that run should be one batch."""
+        running = slot.running
+        assert running is not None
+        costs = self.placer.costs(running.calls[0].state, running.shape)
+        return num_calls == 1 or costs.best_size(num_calls) == num_calls
 
     def _front(self, request: RequestState, slot: ExecutorSlot) -> list[NodeState]:
         """The request's nodes that an executor could run after what it was sent, in order."""
@@ -155,6 +182,8 @@ class Chains:
             if rank < by_order(link[0]):
                 return True
             if (group.op, group.model) != (node.op, node.model) or not is_going_on:
+                continue
+            if any(state.num_deaths for state in link):  # it goes alone
                 continue
             if self.placer.may_join(len(link), running.shape, rival):
                 return True

@@ -172,6 +172,7 @@ class Placer:
             first,
             max_batch=self.max_batch,
             costs=self.costs(head, self.shape(head)),
+            may_go_along=self.turns.may_go_along(group),
             num_standing_by=num_standing_by,
             cost_here=lambda state: fetch_s(state, slot),
         )

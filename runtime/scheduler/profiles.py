@@ -17,6 +17,7 @@ LOAD_START_S: Final = 0.05
 GUESSED_SWITCH_S: Final = 0.1
 GUESSED_CALL_S: Final = {"text_encode": 0.05, "denoise": 0.2, "vae_decode": 0.3, "vae_encode": 0.3}
 GUESSED_OTHER_CALL_S: Final = 0.01  # ops without weights
+MAX_SHAPES: Final = 2000  # with costs of their own
 
 
 CallProfile = Estimate  # of one call of an op on a model, alone or in a batch
@@ -52,8 +53,15 @@ class Profiles:
         return self._calls[op, key]
 
     def batches(self, op: str, key: ModelKey | None, shape: Shape) -> BatchCosts:
-        """Of batches of such calls that read values of these shapes."""
-        return self._batches.setdefault((op, key, shape), BatchCosts())
+        """Of batches of such calls that read values of these shapes.
+
+        Clients choose shapes, so only those that were asked for last are kept.
+        """
+        costs = self._batches.pop((op, key, shape), None) or BatchCosts()
+        self._batches[op, key, shape] = costs
+        if len(self._batches) > MAX_SHAPES:
+            del self._batches[next(iter(self._batches))]
+        return costs
 
 
 @dataclass(slots=True)

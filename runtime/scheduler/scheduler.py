@@ -47,7 +47,7 @@ from .replicas import Replicas
 from .request_state import Ending, RequestState
 from .sending import Sender
 from .switching import PatchTurns
-from .tensors import TensorBook, discard
+from .tensors import HeldValue, TensorBook
 from .views import ExecutorState, NodeView
 
 
@@ -326,7 +326,7 @@ class Scheduler:
         state = call.state
         if state.request.ending is not None:
             if isinstance(result, CallDone):
-                discard(self.tensors, result.outputs, slot.executor, slot.incarnation)
+                self._discard(state, result, slot)
             self._give_back(state)
             return
         match result:
@@ -349,15 +349,11 @@ class Scheduler:
     def _finish(self, state: NodeState, result: CallDone, slot: ExecutorSlot) -> None:
         request = state.request
         if len(result.outputs) != len(state.node.outputs):
-            discard(self.tensors, result.outputs, slot.executor, slot.incarnation)
+            self._discard(state, result, slot)
             self._fail(request, state.node.id, wrong_outputs(state, len(result.outputs)))
             self._give_back(state)
             return
-        outputs = [
-            self.tensors.hold(ref, slot.executor, slot.incarnation) for ref in result.outputs
-        ]
-        request.finish(state, outputs)
-        self._chains.hand_on(state, slot)
+        request.finish(state, self._take(state, result, slot))
         self._deferred.provide(state)
         self._actions.append(
             NodeFinished(
@@ -370,6 +366,18 @@ class Scheduler:
         )
         self._ask(request)
         self._endings.end_if_done(request)
+
+    def _take(self, state: NodeState, result: CallDone, slot: ExecutorSlot) -> list[HeldValue]:
+        """The values that a call gave; what comes later in its chain has them now."""
+        executor, incarnation = slot.executor, slot.incarnation
+        values = [self.tensors.hold(ref, executor, incarnation) for ref in result.outputs]
+        self._chains.hand_on(state, slot, values)
+        return values
+
+    def _discard(self, state: NodeState, result: CallDone, slot: ExecutorSlot) -> None:
+        """Nobody wants what a call gave: it goes once nothing in its chain reads it."""
+        for value in self._take(state, result, slot):
+            self.tensors.retire(value)
 
     def _miss(self, call: RunningCall, result: CallLost) -> None:
         """Inputs of a call could not be fetched: those that are still the current ones are lost."""

@@ -10,6 +10,7 @@ for ever.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,16 +36,17 @@ class PatchTurns:
 
     def goes_before(self, group: ReadyGroup) -> NodeState | None:
         """The foremost node that `group` may go before, though it comes later in order."""
-        model = group.model
-        if model is None or not self._is_on_idle(model):
-            return None
-        head = group.nodes[0]
-        heads = [
-            other.nodes[0]
-            for other in self._rivals(group)
-            if other.nodes[0].order < head.order and self._may_pass(head, other)
-        ]
+        heads = [other.nodes[0] for other in self._passed_by(group)]
         return min(heads, key=lambda state: state.order, default=None)
+
+    def may_go_along(self, group: ReadyGroup) -> Callable[[NodeState], bool]:
+        """Which nodes may share a batch with the head of their group.
+
+        Where it goes before other nodes, those that may do so themselves: each that joined would
+        have begun, and go before them to its end, and so would the next.
+        """
+        passed = self._passed_by(group)
+        return lambda state: all(self._may_pass(state, other) for other in passed)
 
     def note(self, group: ReadyGroup, states: list[NodeState]) -> None:
         """`states` of the group are sent: those that they go before have waited for them."""
@@ -71,6 +73,17 @@ class PatchTurns:
             and other.model.patches == current
             for other in self.ready.groups()
         )
+
+    def _passed_by(self, group: ReadyGroup) -> list[ReadyGroup]:
+        """The groups with earlier heads that the head of `group` may go before."""
+        model, head = group.model, group.nodes[0]
+        if model is None or not self._is_on_idle(model):
+            return []
+        return [
+            other
+            for other in self._rivals(group)
+            if other.nodes[0].order < head.order and self._may_pass(head, other)
+        ]
 
     def _rivals(self, group: ReadyGroup) -> list[ReadyGroup]:
         """The ready groups of the same model with other patches."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..ids import ExecutorId
@@ -145,9 +145,3 @@ class TensorBook:
             if not self._needed[value.maker]:
                 del self._needed[value.maker]
             self._dropped.setdefault(value.maker, []).extend(value.checkpoints)
-
-
-def discard(book: TensorBook, refs: Iterable[ValueRef], executor: ExecutorId, inc: str) -> None:
-    """Release the results of a call that nobody waits for any more."""
-    for ref in refs:
-        book.retire(book.hold(ref, executor, inc))

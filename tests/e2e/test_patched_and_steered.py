@@ -83,7 +83,7 @@ async def begun(client: Client, seed: int) -> str:
 
 @pytest.fixture(scope="module")
 def alone(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
-    """From one strict executor that has nothing else to do; both the LoRA and the ControlNet show."""
+    """From one strict executor that has nothing else to do; LoRA and ControlNet show in it."""
     base = make_models(tmp_path_factory.mktemp("alone"), checkpoint)
     unsteered = prompt_of(SEED)
     unsteered["3"]["inputs"] |= {"positive": ["6", 0], "negative": ["7", 0]}
