@@ -1,11 +1,12 @@
 """How the autoencoder starts: with the colour of each 8 by 8 square going straight through it.
 
-With random weights it first learns a grey blur, and colours only after thousands of steps. Here three
-channels of the stream of features carry red, green and blue from the first convolution to the last,
-and three latents are their sum and differences. What is left to learn is where the edges are.
+With random weights it first learns a grey blur, and colours only after thousands of steps. Here
+three channels of the stream of features carry red, green and blue from the first convolution to the
+last, and three latents are their sum and differences. What is left to learn is where the edges are.
 
-A norm over three channels takes away how bright a picture is as a whole, unless two of the three are
-constants, one above and one below 0. So they are where a norm reads what leaves a half of the module.
+A norm over three channels takes away how bright a picture is as a whole, unless two of the three
+are constants, one above and one below 0. So they are where a norm reads what leaves a half of the
+module.
 """
 
 from __future__ import annotations
@@ -29,22 +30,16 @@ OPPONENTS: Final = ((0.75, 0.75, 0.75), (0.9, 0.0, -0.9), (-0.9, 1.8, -0.9))
 
 @torch.no_grad()
 def lay_colour_path(vae: Any) -> None:
-    """Set the weights of the path; all others keep what they have, but for the blocks' last ones."""
+    """Set the weights of the path and let residual blocks start as their shortcuts."""
     for name, module in vae.named_modules():
         if name.endswith((".conv2", "to_out.0")):
-            _silence(module)  # a residual block starts as its shortcut
+            _silence(module)
+        elif name.endswith(("conv_shortcut", "upsamplers.0.conv")):
+            _pass(module)
+        elif name.endswith("downsamplers.0.conv"):
+            _average(module)
     encoder, decoder = vae.encoder, vae.decoder
     _pass(encoder.conv_in, inputs=(0, 1, 2))
-    for block in encoder.down_blocks:
-        for sampler in block.downsamplers or ():
-            _average(sampler.conv)
-    for block in decoder.up_blocks:
-        for sampler in block.upsamplers or ():
-            _pass(sampler.conv)
-    for block in (*encoder.down_blocks, *decoder.up_blocks):
-        for resnet in block.resnets:
-            if resnet.conv_shortcut is not None:
-                _pass(resnet.conv_shortcut)
     for half, last in ((encoder, encoder.down_blocks[3]), (decoder, decoder.up_blocks[3])):
         _make_constant(last.resnets[0].conv_shortcut)
         half.conv_norm_out.weight[::GROUP] = NORM_SCALE

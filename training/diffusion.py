@@ -1,4 +1,4 @@
-"""Noise for training: the sd15 family's levels, noisy latents, and how much each level's error counts.
+"""Noise for training: the sd15 family's levels, noisy latents, and how much each error counts.
 
 Source: DDPM (arXiv 2006.11239); min-SNR weighting (arXiv 2303.09556) with gamma 5.
 """

@@ -1,6 +1,6 @@
-"""Files that our loader reads like any others, from the averaged weights of runs: float16, old layouts.
+"""Files that our loader reads like any others, from the averaged weights of runs.
 
-The loader's own tables of names are read backwards.
+They are float16, in the original layouts: the loader's own tables of names are read backwards.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def export_checkpoint(
 
     Args:
         unet, text, vae: weights under the modules' names.
-        scale: mean and deviation of the VAE's latents, which become 0 and 1 in the denoiser's space.
+        scale: mean and deviation of the VAE's latents, which become 0 and 1 for the denoiser.
     """
     tensors = {
         **_prefixed(DENOISER_PREFIX, _original(unet, unet_spec(_UNET), lambda n: unet_name(n, 1))),

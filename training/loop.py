@@ -1,8 +1,8 @@
 """The training loop that every stage shares: rates, averages, checkpoints, a pause, the curve.
 
-What a step sees depends on the seed and its number alone, so a run that was interrupted goes on as if
-it had not been. The environment variable NODELOOM_PAUSE_FILE may name a file: while it exists, the
-loop waits.
+What a step sees depends on the seed and its number alone, so a run that was interrupted goes on as
+if it had not been. The environment variable NODELOOM_PAUSE_FILE may name a file: while it exists,
+the loop waits.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Plan:
     """How a stage is trained.
 
     Args:
-        rate: the highest learning rate of Adam; it rises over `warmup` steps and falls as a cosine to a
-            fiftieth of it at `num_steps`.
-        muon_rate: the highest one of Muon, for matrices and kernels but embeddings and the first and
-            last convolution; without it they are Adam's too.
+        rate: the highest learning rate of Adam; it rises over `warmup` steps and falls as a cosine
+            to a fiftieth of it at `num_steps`.
+        muon_rate: the highest one of Muon, for matrices and kernels but embeddings and the first
+            and last convolution; without it they are Adam's too.
         ema: decay of the averaged weights, which are what is used afterwards.
         every: steps between lines of the curve and the log.
         save_every: steps between checkpoints.

@@ -1,7 +1,7 @@
-"""LoRAs of the UNet: two small factors beside each matrix and kernel, trained on pictures of a style.
+"""LoRAs of the UNet: two small factors beside each matrix and kernel, trained on one style.
 
-Source: LoRA (arXiv 2106.09685); for kernels, as LoCon (arXiv 2309.14859) has it, the first factor is a
-convolution and the second a 1 by 1 one.
+Source: LoRA (arXiv 2106.09685); for kernels, as LoCon (arXiv 2309.14859) has it, the first factor
+is a convolution and the second a 1 by 1 one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Muon for matrices and kernels, Adam for everything else.
 
-Muon replaces a weight's momentum by the nearest matrix with orthonormal rows or columns, so that every
-direction is learned at the same pace: that takes about half the steps of Adam's.
-Source: K. Jordan, "Muon: an optimizer for hidden layers in neural networks" (2024); the coefficients
-of its Newton-Schulz iteration are from there. Adam: arXiv 1412.6980.
+Muon replaces a weight's momentum by the nearest matrix with orthonormal rows or columns, so that
+every direction is learned at the same pace.
+Source: K. Jordan, "Muon: an optimizer for hidden layers in neural networks" (2024), also for the
+coefficients of its Newton-Schulz iteration. Adam: arXiv 1412.6980.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Optimiser(torch.optim.Optimizer):
     """The state of a weight: `momentum`, or `first`, `second` and `step`.
 
     Args:
-        matrices: weights of two or more dimensions for Muon, by name; the rest of `weights` is Adam's.
+        matrices: names of weights of two or more dimensions for Muon; all others are Adam's.
         muon_rate, adam_rate: the highest rates; `set_share` sets the share of them that is taken.
     """
 
@@ -101,4 +101,5 @@ def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
     for _ in range(NUM_ITERATIONS):
         gram = x @ x.t()
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.t() if is_tall else x
+    result: torch.Tensor = x.t() if is_tall else x
+    return result

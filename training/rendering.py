@@ -93,7 +93,8 @@ def _contour(draw: ImageDraw.ImageDraw, points: Points, width: float, colour: in
 def _sepia(pixels: Pixels) -> Pixels:
     grey = (pixels @ np.array([0.299, 0.587, 0.114]))[..., None] / 255.0
     dark, light = np.array(SEPIA_DARK), np.array(SEPIA_LIGHT)
-    return np.round(dark + grey * (light - dark)).astype(np.uint8)
+    toned: Pixels = np.round(dark + grey * (light - dark)).astype(np.uint8)
+    return toned
 
 
 def _background(draw: ImageDraw.ImageDraw, scene: Scene) -> None:
@@ -131,7 +132,8 @@ def _cloud(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 def _night(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
     for _ in range(9):
-        _disc(draw, *rng.uniform(4.0, SIZE - 4.0, 2), 1.3, (235, 235, 215))
+        x, y = rng.uniform(4.0, SIZE - 4.0, 2)
+        _disc(draw, x, y, 1.3, (235, 235, 215))
     left = rng.random() < 0.5
     _disc(draw, 17.0 if left else SIZE - 17.0, rng.uniform(14.0, 20.0), 9.0, (240, 236, 205))
 

@@ -1,13 +1,13 @@
 """Scenes of coloured shapes: what is in a picture, drawn by a seed. Words are in `captions.py`.
 
-    scene = draw_scene(seed)                  # a Scene: background, things, and how they are arranged
-    pixels = render(scene)                    # rendering.py: uint8 [128, 128, 3], anti-aliased
-    hint = render_hint(scene)                 # uint8 [128, 128, 3]: white contours of the things on black
-    mask = render_mask(scene)                 # bool [128, 128]: where the things are
-    text = caption(scene, seed)               # captions.py: "a red circle on a white background"
+    scene = draw_scene(seed)       # a Scene: background, things, and how they are arranged
+    pixels = render(scene)         # rendering.py: uint8 [128, 128, 3], anti-aliased
+    hint = render_hint(scene)      # uint8 [128, 128, 3]: white contours of the things on black
+    mask = render_mask(scene)      # bool [128, 128]: where the things are
+    text = caption(scene, seed)    # captions.py: "a red circle on a white background"
 
-A `Scene` may also be made by hand: `single("heart", "red", "meadow")`. Everything is a function of its
-arguments: the same seed gives the same scene and the same bytes. Rendering takes a few milliseconds.
+A `Scene` may also be made by hand: `single("heart", "red", "meadow")`. Everything is a function of
+its arguments: the same seed gives the same scene and the same bytes. Rendering takes a millisecond.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def draw_scene(seed: int, *, anywhere: bool = False) -> Scene:
     """The scene of this seed.
 
     Args:
-        anywhere: one thing of any size, turned by any angle, at any place: nothing but a hint tells.
+        anywhere: one thing of any size and angle at any place: nothing but a hint tells.
     """
     rng = np.random.default_rng((seed, int(anywhere)))
     background = _pick(rng, BACKGROUNDS)

@@ -1,9 +1,9 @@
-"""The stages in their order, each with its plan; a later one reads what earlier ones left in `runs`.
+"""The stages in their order, each with its plan; a later one reads what earlier ones left.
 
     vae -> decoder -> unet -> controlnet, loras, embedding -> export
 
-The encoder is fixed after `vae`: `decoder` goes on with the other half, and the denoiser may be trained
-at the same time.
+The encoder is fixed after `vae`: `decoder` goes on with the other half, and the denoiser may be
+trained at the same time.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ DEMO_MODELS: Final = Path(__file__).resolve().parents[1] / "runtime" / "demo_mod
 CHECKPOINT: Final = "nodeloom-shapes.safetensors"
 STYLES: Final = (Style.INK, Style.SEPIA)
 
+ENCODER_STEPS: Final = 400  # of the plan's, then the encoder is fixed
 VAE: Final = Plan(num_steps=800, rate=1e-3, warmup=30, ema=0.99)
 DECODER: Final = Plan(num_steps=1500, rate=1e-3, warmup=30, ema=0.995)
 UNET: Final = Plan(num_steps=4000, rate=2e-3, muon_rate=0.015, warmup=30)
 CONTROLNET: Final = Plan(num_steps=600, rate=1e-3, muon_rate=0.01, ema=0.99)
 LORA: Final = Plan(num_steps=200, rate=2e-3, warmup=10, ema=0.97)
 EMBEDDING: Final = Plan(num_steps=120, rate=2e-2, warmup=5, ema=0.9)
-PLAIN_SCENES: Final = 10_000
+PLAIN_SCENES: Final = 6000
 FREE_SCENES: Final = 3000
 STYLED_SCENES: Final = 1000
 UNNAMED_SCENES: Final = 400
@@ -89,7 +90,8 @@ class Base:
 
 
 def train_vae(runs: Runs) -> None:
-    train(VaeStage(seed=1, batch=16, crop=64), VAE, runs.path("vae"))
+    stage = VaeStage(seed=1, batch=16, crop=64)
+    train(stage, VAE, runs.path("vae"), until=ENCODER_STEPS)
 
 
 def train_decoder(runs: Runs) -> None:

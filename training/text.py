@@ -1,7 +1,7 @@
 """The text encoder: CLIP's, as our runtime runs it, over the few words that captions have.
 
-Only the vectors of those words are trained; in the file all others of CLIP's vocabulary are zeros. So
-that a word which the model doesn't know changes little, captions get unknown words at random.
+Only the vectors of those words are trained; in the file all others of CLIP's vocabulary are zeros.
+So that a word which the model doesn't know changes little, captions get unknown words at random.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ CONFIG: Final[dict[str, Any]] = {
     "num_attention_heads": 1,
     "max_position_embeddings": CHUNK_LENGTH,
     "hidden_act": "quick_gelu",
-    "bos_token_id": BEGIN_ID,
-    "eos_token_id": END_ID,
-    "pad_token_id": END_ID,
+    **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), 0),  # not looked at here
 }
 VOCABULARY: Final = 49408
 # Every word of a caption, with what a comma and an empty text are.

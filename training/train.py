@@ -1,6 +1,6 @@
 """Train a part of the demo model, or write its files: `python -m training.train STAGE`.
 
-Run it from the root of the checkout. A run that was interrupted goes on where its last checkpoint was.
+Run it from the root of the checkout. A run that was interrupted goes on from its last checkpoint.
 Several processes may share the denoiser's steps:
 `torchrun --nproc-per-node 2 -m training.train unet`.
 """

@@ -1,9 +1,9 @@
 """The autoencoder: its shape, its training, and latents of many pictures.
 
-The module is diffusers' `AutoencoderKL`, as our runtime runs it, with 32 groups in every norm. Much of
-it would cost most of the arithmetic and change little in flat pictures: blocks at full resolution, and
-two thirds of the encoder's first channels. They are left out while training and are exact zeros in the
-file. How it starts is in `colour_path.py`.
+The module is diffusers' `AutoencoderKL`, as our runtime runs it, with 32 groups in every norm. Some
+parts would cost most of the arithmetic and change little in flat pictures: blocks at full
+resolution, and two thirds of the encoder's first channels. They are left out while training and are
+exact zeros in the file. How it starts is in `colour_path.py`.
 """
 
 from __future__ import annotations

@@ -34,10 +34,12 @@ class BatchCosts:
 
     _sizes: dict[int, _Measured] = field(default_factory=dict)
     _num_batches: int = 0
+    _answers: dict[int, int] = field(default_factory=dict)  # best sizes, until the next batch
 
     def learn(self, size: int, seconds_s: float) -> None:
         """A batch of `size` calls took so long."""
         self._num_batches += 1
+        self._answers.clear()
         measured = self._sizes.setdefault(size, _Measured(Estimate(seconds_s)))
         if self._is_stale(measured):
             measured.num_trials = 0
@@ -64,6 +66,11 @@ class BatchCosts:
 
     def best_size(self, num_ready: int) -> int:
         """How many of so many ready calls should go as one batch."""
+        if num_ready not in self._answers:
+            self._answers[num_ready] = self._best_size(num_ready)
+        return self._answers[num_ready]
+
+    def _best_size(self, num_ready: int) -> int:
         largest, size = 1, 2
         while size <= num_ready:
             if not self._is_known(size):

@@ -106,8 +106,8 @@ class Chains:
             slot.is_chain_done = not states
             if not states or (could_part and is_one_idle) or self._is_wanted(states, slot):
                 return
-            due_s = max(now_s, last.due_s) + self.placer.duration_s(states, slot)
-            self.sender.send(slot, states, due_s).could_part = could_part
+            duration_s = self.placer.duration_s(states, slot)
+            self.sender.send(slot, states, duration_s, now_s).could_part = could_part
 
     def _next_link(self, slot: ExecutorSlot, last: RunningBatch) -> tuple[list[NodeState], bool]:
         """What may follow the last batch: a node, or the next call of each of its loops.

@@ -80,4 +80,4 @@ class Dispatcher:
     ) -> None:
         wait_s = max(self.deferred.longest_wait_s(state, now_s) for state in states)
         duration_s = max(wait_s, self.placer.duration_s(states, slot))
-        self.sender.send(slot, states, now_s + duration_s)
+        self.sender.send(slot, states, duration_s, now_s)

@@ -48,6 +48,7 @@ class RunningBatch:
     op: str
     model: ModelRef | None
     calls: tuple[RunningCall, ...]
+    duration_s: float  # by the profiles
     due_s: float  # when it should be reported, by the profiles
     is_announced: bool = False
     is_cancelled: bool = False
@@ -100,13 +101,17 @@ class ExecutorSlot:
         """One of its batches; None: it was reported before."""
         return next((batch for batch in self.batches() if batch.batch_id == batch_id), None)
 
-    def take_out(self, batch: RunningBatch) -> None:
-        """One of its batches is reported: it is not there any more."""
+    def take_out(self, batch: RunningBatch, now_s: float) -> None:
+        """One of its batches is reported: it is not there any more, and the next one begins."""
         self.is_chain_done = False
-        if batch is self.running:
-            self.running = self.later.popleft() if self.later else None
-        else:
+        if batch is not self.running:
             self.later.remove(batch)
+            return
+        self.running = self.later.popleft() if self.later else None
+        due_s = now_s
+        for left in self.batches():
+            due_s += left.duration_s
+            left.due_s = due_s
 
     def remaining_s(self, now_s: float) -> float:
         """Estimated seconds until it is free for others; 0 when its batch is overdue.

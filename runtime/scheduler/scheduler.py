@@ -107,7 +107,7 @@ class Scheduler:
         `now_s` is any clock that never goes back. Raises: InvariantBroken: our bug; the scheduler
         must not be used any more.
         """
-        self._take_in(event)
+        self._take_in(event, now_s)
         self._deferred.cancel_orphans()
         # Memory is freed before a batch asks for more of it.
         self._actions.extend(self.tensors.flush(self.executors.alive()))
@@ -145,7 +145,7 @@ class Scheduler:
         started.sort(key=lambda request: (request.number, request.request_id))
         return tuple(request.request_id for request in started)
 
-    def _take_in(self, event: AnyEvent) -> None:
+    def _take_in(self, event: AnyEvent, now_s: float) -> None:
         match event:
             case RequestArrived():
                 self._arrive(event)
@@ -158,7 +158,7 @@ class Scheduler:
             case ExecutorLost():
                 self._lose(event.executor, event.incarnation)
             case BatchReported():
-                self._report(event)
+                self._report(event, now_s)
             case ModelsDropped():
                 for slot in self.executors:
                     slot.is_drop_wanted = True
@@ -282,7 +282,7 @@ class Scheduler:
 
     # reports ------------------------------------------------------------------------------------
 
-    def _report(self, event: BatchReported) -> None:
+    def _report(self, event: BatchReported, now_s: float) -> None:
         if not self.executors.is_alive(event.executor, event.incarnation):
             return
         slot = self.executors[event.executor]
@@ -294,7 +294,7 @@ class Scheduler:
                 f"executor {event.executor} gave {len(event.results)} results for the "
                 f"{len(batch.calls)} calls of batch {event.batch_id}"
             )
-        slot.take_out(batch)
+        slot.take_out(batch, now_s)
         slot.num_loads += len(event.loaded)
         self.replicas.report(event.executor, event.resident, event.switched)
         learn(self.profiles, batch, event)

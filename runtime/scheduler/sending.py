@@ -24,13 +24,18 @@ class Sender:
     actions: list[AnyAction]
     num_batches: int = 0
 
-    def send(self, slot: ExecutorSlot, states: Sequence[NodeState], due_s: float) -> RunningBatch:
+    def send(
+        self, slot: ExecutorSlot, states: Sequence[NodeState], duration_s: float, now_s: float
+    ) -> RunningBatch:
         """Send nodes of one op and one model: to an idle executor, or behind what it was sent."""
         node = states[0].node
         self.num_batches += 1
         before = slot.batches()
         calls = tuple(state.request.start(state, slot) for state in states)
-        batch = RunningBatch(BatchId(self.num_batches), node.op, node.model, calls, due_s)
+        due_s = duration_s + max([now_s, *(batch.due_s for batch in before[-1:])])
+        batch = RunningBatch(
+            BatchId(self.num_batches), node.op, node.model, calls, duration_s, due_s
+        )
         if before:
             slot.later.append(batch)
         else:

@@ -68,6 +68,17 @@ def folder_of(server: ServerProcess) -> Path:
     return Path(settings["checkpoint_directory"])
 
 
+def one_that_denoises(server: ServerProcess) -> Json:
+    found: list[Json] = []
+
+    def look() -> bool:
+        found[:] = [e for e in server.executors() if e["running"] == "denoise"]
+        return bool(found)
+
+    server.wait_for(look, "a step")
+    return found[0]
+
+
 def num_evaluations(server: ServerProcess) -> int:
     """Batches of denoising that executors have completed: one call each, in strict mode."""
     lines = [line for line in list(server.log) if '"batch_done"' in line]
@@ -100,8 +111,7 @@ async def test_a_killed_executor_costs_the_step_that_ran_and_no_bit(
         await client.until(lambda message: is_step(message, KILL_AT))
         assert any(folder_of(server).iterdir())
         pids = {executor["pid"] for executor in server.executors()}
-        denoising = [e for e in server.executors() if e["running"] == "denoise"]
-        server.kill_executor(denoising[0])
+        server.kill_executor(one_that_denoises(server))
         await client.end_of(prompt_id)
         same = await picture(client, prompt_id) == await picture(client, undisturbed["prompt_id"])
     assert same.all()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("server", "graph_import", "runtime", "cuda_ext", "web", "workflows")
-OTHER_FOLDERS = ("tests", "benchmarks", ".ci")
+OTHER_FOLDERS = ("tests", "benchmarks", "training", ".ci")
 
 
 @dataclass(frozen=True)
@@ -99,5 +99,5 @@ def product_python() -> list[Source]:
 
 
 def all_python() -> list[Source]:
-    """The Python files of the rooms, the tests, the benchmarks and CI."""
+    """The Python files of the rooms, the tests, the benchmarks, the training and CI."""
     return list(files(*ROOMS, *OTHER_FOLDERS, suffixes=(".py", ".pyi")))

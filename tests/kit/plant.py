@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kit.checkpoint_files import CheckpointFiles
-from kit.worker import Worker
+from kit.worker import Worker, stored_keys
 from nodeloom.graph_import.handles import ModelRef
 from nodeloom.graph_import.ir import Graph, Node, NodeId
 from nodeloom.runtime.ids import BatchId, ExecutorId, RequestId
@@ -25,8 +25,6 @@ from nodeloom.runtime.protocol import (
     NodeCall,
     RunBatch,
     TensorKey,
-    TreeValue,
-    ValueRef,
 )
 from nodeloom.runtime.scheduler.actions import (
     AnyAction,
@@ -187,7 +185,7 @@ class Plant:
         """The executor fetches its batch's inputs from the others, as far as they have them."""
         worker = self.workers[ExecutorId(name)]
         for call in worker.batch.calls if worker.batch else ():
-            for key in _keys(worker.values(call)):
+            for key in stored_keys(worker.values(call)):
                 if self._is_held(key):
                     worker.store.add(key)
 
@@ -296,7 +294,7 @@ class Plant:
             for value in given:
                 if isinstance(value, AwaitedValue):
                     self._assert_made(value, action.batch, worker)
-            for key in _keys(v for v in given if not isinstance(v, AwaitedValue)):
+            for key in stored_keys(v for v in given if not isinstance(v, AwaitedValue)):
                 is_there = self._is_held(key) or self.files.had(key)
                 assert is_there, f"{call.node_id} was sent {key}, which is gone"
                 worker.known.add(key)
@@ -320,7 +318,7 @@ class Plant:
             inputs = [item.value for call in worker.batch.calls for item in call.inputs]
             assert action.awaited in inputs
             worker.arrived[action.awaited] = action.value
-        for key in _keys([action.value]):
+        for key in stored_keys([action.value]):
             assert self._is_held(key) or self.files.had(key), f"{key} was provided, and is gone"
             worker.known.add(key)
 
@@ -340,7 +338,7 @@ class Plant:
             for batch in worker.batches
             if batch.batch_id not in worker.cancelled | worker.recalled
             for call in batch.calls
-            for key in _keys(worker.values(call))
+            for key in stored_keys(worker.values(call))
         )
 
     def _is_held(self, key: TensorKey) -> bool:
@@ -358,7 +356,7 @@ class Plant:
     ) -> CallResult:
         if worker.is_stopped:
             return CallCancelled()
-        wanted = list(_keys(worker.values(call)))
+        wanted = list(stored_keys(worker.values(call)))
         missing = [key for key in wanted if key not in worker.store and not self._is_held(key)]
         if missing:
             return CallLost(missing=tuple(missing))
@@ -392,10 +390,3 @@ def sends(actions: Iterable[AnyAction]) -> list[tuple[str, list[str]]]:
 def resets(actions: Iterable[AnyAction]) -> list[str]:
     """The nodes that an answer runs again, as `request/node`."""
     return [f"{a.request_id}/{a.node_id}" for a in actions if isinstance(a, NodeReset)]
-
-
-def _keys(values: Iterable[ValueRef]) -> Iterable[TensorKey]:
-    """The tensors of values that live in executors."""
-    for value in values:
-        if isinstance(value, TreeValue):
-            yield from (ref.key for ref in value.tensors if ref.inline is None)

@@ -125,3 +125,10 @@ class Worker:
         loaded = ModelLoaded(key=ref.key, seconds_s=load_s, num_bytes=1)
         switched = PatchesSwitched(key=ref.key, patches=ref.patches, seconds_s=switch_s)
         return (loaded,) * is_new, (switched,) * is_other
+
+
+def stored_keys(values: Iterable[ValueRef]) -> Iterable[TensorKey]:
+    """The tensors of values that live in executors."""
+    for value in values:
+        if isinstance(value, TreeValue):
+            yield from (ref.key for ref in value.tensors if ref.inline is None)

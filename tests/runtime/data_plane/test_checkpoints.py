@@ -28,8 +28,6 @@ from nodeloom.runtime.protocol import TensorKey, TensorRef
 
 BIG = [50, 200]  # 40,000 bytes of float32
 
-Context = object
-
 
 @pytest.fixture
 def own(tmp_path: Path) -> OwnCheckpoints:
@@ -151,7 +149,7 @@ def test_files_are_written_only_where_that_is_asked_and_only_of_what_is_not_inli
 
 
 def test_its_maker_deletes_a_file_with_its_tensor_and_others_do_not(
-    tmp_path: Path, plane: LocalPlane, reader: ExecutorPlane
+    tmp_path: Path, plane: LocalPlane
 ) -> None:
     other = LocalPlane(ExecutorId("o"), "o", "ipc://none", "cpu", own_checkpoints(tmp_path))
     ref = plane.put(torch.zeros(BIG), is_checkpointed=True)

@@ -1,0 +1,134 @@
+"""Which size of batch is worth it: as measured, with trials where nothing is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from nodeloom.runtime.scheduler.batch_costs import TRIALS, TRY_AGAIN_AFTER, BatchCosts
+
+
+def measured(**seconds_s: float) -> BatchCosts:
+    """`s2=0.3`: batches of two calls were measured to take 0.3 s."""
+    costs = BatchCosts()
+    for size, value_s in seconds_s.items():
+        learn(costs, int(size[1:]), value_s)
+    return costs
+
+
+def learn(costs: BatchCosts, size: int, seconds_s: float, *, times: int = TRIALS) -> None:
+    for _ in range(times):
+        costs.learn(size, seconds_s)
+
+
+def test_where_nothing_is_known_a_pair_is_tried() -> None:
+    assert [BatchCosts().best_size(n) for n in (1, 2, 3, 8)] == [1, 2, 2, 2]
+
+
+def test_a_trial_is_repeated_until_it_has_been_measured_twice() -> None:
+    costs = measured(s1=0.1)
+    costs.learn(2, 9.0)
+    assert costs.best_size(8) == 2
+    costs.learn(2, 9.0)
+    assert costs.best_size(8) == 1
+
+
+def test_what_the_first_batch_of_a_size_took_is_forgotten() -> None:
+    costs = measured(s1=0.1)
+    costs.learn(2, 9.0)
+    costs.learn(2, 0.12)
+    assert costs.seconds_s(2) == pytest.approx(0.12)
+    costs.learn(2, 0.22)
+    assert costs.seconds_s(2) == pytest.approx(0.15)  # from now on an average that moves
+
+
+def test_trials_double_while_the_half_was_found_to_pay() -> None:
+    costs = measured(s1=0.1)
+    tried = []
+    for _ in range(3):
+        tried.append(costs.best_size(8))
+        learn(costs, tried[-1], 0.1)
+    assert tried == [2, 4, 8]
+    assert costs.best_size(8) == 8
+
+
+def test_no_larger_batch_is_tried_where_a_small_one_does_not_pay() -> None:
+    costs = measured(s1=0.1, s2=0.2)
+    assert costs.best_size(8) == 1
+    assert measured(s1=0.1, s2=0.12, s4=0.24).best_size(8) == 2
+
+
+def test_a_gain_in_the_noise_is_none() -> None:
+    assert measured(s1=0.1, s2=0.196).best_size(2) == 1
+    assert measured(s1=0.1, s2=0.190).best_size(2) == 2
+
+
+def test_a_trial_is_no_larger_than_what_is_ready() -> None:
+    costs = measured(s1=0.1, s2=0.1)
+    assert costs.best_size(3) == 3  # by the line: as cheap as two
+    assert costs.best_size(4) == 4  # a trial
+    assert costs.best_size(7) == 4
+
+
+def test_between_measured_sizes_a_line_is_drawn() -> None:
+    costs = measured(s1=0.1, s2=0.12, s4=0.2)
+    assert costs.seconds_s(3) == pytest.approx(0.16)
+    assert costs.seconds_s(6) == pytest.approx(0.28)
+
+
+def test_a_line_that_falls_below_zero_is_cut() -> None:
+    assert measured(s2=0.1, s4=0.5).seconds_s(1) == 0.0
+
+
+def test_one_size_says_nothing_of_others() -> None:
+    costs = measured(s2=0.1)
+    assert costs.seconds_s(2) == pytest.approx(0.1)
+    assert costs.seconds_s(1) is None
+    assert costs.seconds_s(3) is None
+
+
+def test_among_equally_cheap_sizes_the_smallest_is_taken() -> None:
+    # Per call 0.1, 0.05, 0.0495: four end later than two and save nothing to speak of.
+    assert measured(s1=0.1, s2=0.1, s4=0.198).best_size(4) == 2
+
+
+def test_a_size_that_was_not_run_for_long_is_tried_again() -> None:
+    costs = measured(s1=0.1, s2=0.3)
+    learn(costs, 1, 0.1, times=TRY_AGAIN_AFTER)
+    assert costs.best_size(2) == 1
+    learn(costs, 1, 0.1, times=1)
+    assert costs.best_size(2) == 2
+    assert costs.seconds_s(2) is None
+    learn(costs, 2, 0.1, times=1)
+    assert costs.best_size(2) == 2  # once more: the first one pays for others
+    learn(costs, 2, 0.1, times=1)
+    assert costs.seconds_s(2) == pytest.approx(0.1)
+    assert costs.best_size(2) == 2
+
+
+def test_a_call_alone_is_never_forgotten() -> None:
+    costs = measured(s1=0.1, s2=0.15)
+    learn(costs, 2, 0.15, times=2 * TRY_AGAIN_AFTER)
+    assert costs.seconds_s(1) == pytest.approx(0.1)
+
+
+def test_an_answer_holds_until_the_next_batch_is_measured() -> None:
+    costs = measured(s1=0.1, s2=0.1, s4=0.1)
+    assert costs.best_size(4) == 4
+    learn(costs, 4, 9.0, times=20)
+    assert costs.best_size(4) == 3
+
+
+@pytest.mark.parametrize(
+    "law",
+    [lambda n: 0.1, lambda n: 0.1 * n, lambda n: 0.05 + 0.05 * n, lambda n: 0.1 * n**1.5],
+    ids=["free", "linear", "affine", "worse"],
+)
+def test_in_the_long_run_the_cheapest_size_is_found(law: Callable[[int], float]) -> None:
+    costs = BatchCosts()
+    for _ in range(4 * TRIALS):
+        costs.learn(costs.best_size(8), law(costs.best_size(8)))
+        costs.learn(1, law(1))
+    best_s = min(law(n) / n for n in range(1, 9))
+    size = costs.best_size(8)
+    assert law(size) / size <= 1.05 * best_s

@@ -1,0 +1,113 @@
+"""Chains of batches of several calls: what goes on together, and how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kit.chains import DENOISER, recalled, shared, warm
+from kit.graphs import chain, graph, model, node
+from kit.loops import COSTS_THE_SAME, order_of_work, sampled, sent, teach
+from kit.plant import Plant
+from nodeloom.graph_import.handles import Role
+from nodeloom.graph_import.ir import Graph
+from nodeloom.graph_import.types import LATENT, MASK, SAMPLER_STATE
+from nodeloom.runtime.ids import ExecutorId
+from nodeloom.runtime.scheduler.actions import AnyAction
+from nodeloom.runtime.scheduler.invariants import check_scheduler
+from nodeloom.runtime.scheduler.scheduler import SchedulerConfig
+
+VAE = model("m", Role.VAE, size_bytes=10**6)
+CONTROL = model("c", Role.CONTROLNET, size_bytes=10**6)
+GPU0 = ExecutorId("gpu0")
+
+
+@pytest.fixture
+def plant() -> Iterator[Plant]:
+    """Chains of up to 4 batches behind the one that runs."""
+    plant = Plant(SchedulerConfig(max_ahead=4))
+    yield plant
+    check_scheduler(plant.scheduler)
+
+
+# batches of several -----------------------------------------------------------------------------
+
+
+def test_requests_that_share_a_batch_go_on_together(plant: Plant) -> None:
+    shared(plant)
+    assert order_of_work(plant, "gpu0") == [f"a/s{i} b/s{i}" for i in range(6)]
+    plant.assert_empty()
+
+
+def test_two_loops_of_one_request_go_on_together(plant: Plant) -> None:
+    warm(plant, "gpu0")
+    nodes = [
+        node(
+            f"{k}{i}",
+            "denoise",
+            ref=DENOISER,
+            reads=[f"{k}{i - 1}"] if i else [],
+            gives=[SAMPLER_STATE],
+        )
+        for k in "xy"
+        for i in range(4)
+    ]
+    plant.arrive("a", graph(*nodes))
+    assert order_of_work(plant, "gpu0") == [f"a/x{i} a/y{i}" for i in range(4)]
+
+
+def test_a_chain_of_batches_ends_when_they_are_found_not_to_pay(plant: Plant) -> None:
+    shared(plant, num_steps=9)
+    assert recalled(plant, plant.report("gpu0", run_s=0.1)) == []
+    actions: list[AnyAction] = []
+    while not recalled(plant, actions):
+        actions = plant.report("gpu0", run_s=9.0)
+    order = order_of_work(plant, "gpu0")
+    assert order[0].startswith("a/s")
+    assert " " in order[0]  # the one that runs is not disturbed
+    assert not any(" " in batch for batch in order[1:])
+
+
+def test_what_was_not_measured_to_pay_is_not_shared_because_the_steps_were(plant: Plant) -> None:
+    warm(plant, "gpu0")
+    plant.arrive("warm", sampled(1, DENOISER, vae=VAE), number=-1.0)
+    plant.run_all()
+    teach(plant, VAE, COSTS_THE_SAME, op="vae_decode")
+    plant.arrive("hold", chain(1, None), number=-1.0)
+    shared_and_not = graph(
+        node("s0", "denoise", ref=DENOISER),
+        node("s1", "denoise", ref=DENOISER, reads=["s0"]),
+        node("decode", "vae_decode", ref=VAE, reads=["s1"]),
+    )
+    plant.arrive("a", shared_and_not)
+    plant.arrive("b", shared_and_not)
+    plant.report("gpu0")
+    order = order_of_work(plant, "gpu0")
+    assert order == ["a/s0 b/s0", "a/s1 b/s1", "a/decode", "b/decode"]
+
+
+@pytest.mark.parametrize(("type_of_b", "is_shared"), [(MASK, True), (LATENT, False)])
+def test_calls_that_read_other_shapes_are_not_shared(
+    plant: Plant, type_of_b: str, is_shared: bool
+) -> None:
+    def reads_late(type_: str) -> Graph:
+        """The first step reads nothing; the second one also what `x` made."""
+        return graph(
+            node("x", "op_x", gives=[type_]),
+            node("s0", "denoise", ref=DENOISER),
+            node("s1", "denoise", ref=DENOISER, reads=["s0", "x"]),
+        )
+
+    warm(plant, "gpu0")
+    plant.arrive("hold", chain(1, None), number=-1.0)
+    plant.join("gpu1")
+    plant.arrive("a", reads_late(MASK))
+    plant.arrive("b", reads_late(type_of_b))
+    plant.report("gpu1")
+    plant.report("gpu1")
+    plant.arrive("busy", chain(1, None), number=1.0)
+    plant.report("gpu0")
+    assert sent(plant, "gpu1") == ["busy/s0"]
+    assert sent(plant, "gpu0") == ["a/s0 b/s0", "a/s1 b/s1"][: 1 + is_shared]
+    plant.run_all()
+    plant.assert_empty()
