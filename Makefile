@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 ROOMS := server graph_import runtime cuda_ext web workflows
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test check bench wheel-test clean .typing
+.PHONY: demo test check bench bench-server wheel-test clean .typing
 
 demo: $(INSTALLED)
 	$(BIN)/nodeloom demo
@@ -24,6 +24,9 @@ check: $(INSTALLED) .typing
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/bench_overhead.py
+
+bench-server: $(INSTALLED)
+	$(BIN)/python benchmarks/bench_server.py
 
 # Install afresh only when what is installed or compiled has changed; Python, JavaScript and data files are seen at once.
 $(INSTALLED): pyproject.toml constraints.txt cuda_ext/CMakeLists.txt $(wildcard cuda_ext/csrc/*)

@@ -57,6 +57,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model_memory_gb: float
     max_queue: int
     log_level: str
+    workflow_directory: Path | None = None
+    allow_user_models: bool = False
+    latents_cache_gb: float = 0.25
 
     @property
     def models_directory(self) -> Path:
@@ -72,6 +75,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def saves_directory(self) -> Path:
         """The ledger that makes saving idempotent."""
         return self.state_directory / "saves"
+
+    @property
+    def user_models_directory(self) -> Path:
+        """Copies of the Python files that accepted requests run, by content."""
+        return self.state_directory / "user_models"
+
+    @property
+    def latents_directory(self) -> Path:
+        """Latents that requests which opt in to the approximate cache may start from."""
+        return self.state_directory / "latents"
 
     @property
     def max_upload_bytes(self) -> int:
@@ -99,6 +112,7 @@ class ExecutorSettings(msgspec.Struct, frozen=True, kw_only=True):
     preview_folders: tuple[Path, ...]
     log_level: str
     checkpoint_directory: Path | None = None
+    user_model_directory: Path | None = None  # kept Python files; None: no users' models run
 
 
 class _Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +183,24 @@ OPTIONS: Final = (
         help="hard limit of loaded weights per executor; 0 chooses",
     ),
     _Option(name="max_queue", kind="int", default=1000, help="requests waiting or running at most"),
+    _Option(
+        name="workflow_directory",
+        kind="path",
+        default=None,
+        help="the only folder whose Python files may be registered as workflows; they are run",
+    ),
+    _Option(
+        name="allow_user_models",
+        kind="bool",
+        default=False,
+        help="let executors run the models that files in --workflow-directory define",
+    ),
+    _Option(
+        name="latents_cache_gb",
+        kind="float",
+        default=0.25,
+        help="disk space for requests that opt in to the approximate cache; 0: they are refused",
+    ),
     _Option(name="log_level", kind="str", default="INFO", help="DEBUG, INFO, WARNING or ERROR"),
 )
 
@@ -272,6 +304,8 @@ def _complete(given: dict[str, object]) -> Settings:
     given["log_level"] = str(given["log_level"]).upper()
     if given["log_level"] not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise SettingsProblem("log_level must be DEBUG, INFO, WARNING or ERROR")
+    if given["allow_user_models"] and given["workflow_directory"] is None:
+        raise SettingsProblem("allow_user_models needs workflow_directory, where their files lie")
     limits = {
         "port": (0, 65535),
         "executors": (0, 64),
@@ -282,6 +316,7 @@ def _complete(given: dict[str, object]) -> Settings:
         "preview_size": (16, 4096),
         "max_upload_size": (1, 10**6),
         "model_memory_gb": (0, 10**6),
+        "latents_cache_gb": (0, 10**6),
     }
     for name, (low, high) in limits.items():
         number = cast(float, given[name])

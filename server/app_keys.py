@@ -10,6 +10,8 @@ from .files import Folders
 from .model_paths import ModelPaths
 from .notice_hub import NoticeHub
 from .prompt_importer import PromptImporter
+from .request_watch import RequestWatch
+from .workflows.registrar import Registrar
 
 SETTINGS: web.AppKey[Settings] = web.AppKey("settings", Settings)
 COORDINATOR: web.AppKey[Coordinator] = web.AppKey("coordinator", Coordinator)
@@ -17,3 +19,5 @@ IMPORTER: web.AppKey[PromptImporter] = web.AppKey("importer", PromptImporter)
 FOLDERS: web.AppKey[Folders] = web.AppKey("folders", Folders)
 MODEL_PATHS: web.AppKey[ModelPaths] = web.AppKey("model_paths", ModelPaths)
 NOTICE_HUB: web.AppKey[NoticeHub] = web.AppKey("notice_hub", NoticeHub)
+REGISTRAR: web.AppKey[Registrar] = web.AppKey("registrar", Registrar)
+REQUEST_WATCH: web.AppKey[RequestWatch] = web.AppKey("request_watch", RequestWatch)

@@ -17,6 +17,7 @@ from typing import Final, TypeVar, cast
 from ..graph_import.catalog import CheckpointInfo
 from ..graph_import.errors import ModelFileProblem
 from ..graph_import.handles import FileIdentity
+from ..graph_import.nodes.user_model import CODE
 from ..runtime.models.headers import (
     inspect_checkpoint,
     inspect_lora,
@@ -25,6 +26,7 @@ from ..runtime.models.headers import (
 )
 from .files import FolderKind, Folders, UnsafeName, resolve_under, split_annotation
 from .model_paths import ModelPaths
+from .workflows.user_files import UserFiles
 
 Found = TypeVar("Found", CheckpointInfo, FileIdentity)
 
@@ -33,9 +35,15 @@ MAX_REMEMBERED_HEADERS: Final = 512
 
 
 class FolderCatalog:
-    """Implements `graph_import.catalog.Catalog`."""
+    """Implements `graph_import.catalog.Catalog`; `user_files` are the Python files that may run."""
 
-    def __init__(self, model_paths: ModelPaths, folders: Folders) -> None:
+    def __init__(
+        self,
+        model_paths: ModelPaths,
+        folders: Folders,
+        user_files: UserFiles = UserFiles(None, None),  # noqa: B008  (it has no state)
+    ) -> None:
+        self.user_files = user_files
         self._model_paths = model_paths
         self._folders = folders
         self._headers: OrderedDict[tuple[FileIdentity, object], object] = OrderedDict()
@@ -64,6 +72,8 @@ class FolderCatalog:
 
         Raises: ModelFileProblem.
         """
+        if kind == CODE:
+            return self.user_files.identity(name)
         path = self._find(kind, name)
         return self._inspect(path, inspect_lora) if kind == "loras" else _identify(path)
 

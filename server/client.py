@@ -22,7 +22,7 @@ import msgspec
 from ..graph_import.errors import NodeloomError
 from .files import resolve_under
 
-ANSWER_TIMEOUT_S: Final = 30.0
+ANSWER_TIMEOUT_S: Final = 60.0
 SILENCE_S: Final = 3.0  # without a message for this long, ask whether the request still lives
 RETRY_S: Final = 0.5
 UNREACHABLE_LIMIT_S: Final = 60.0
@@ -120,6 +120,14 @@ class ServerClient:
             raise _refusal(status, answer)
         problems = tuple(_field_problems(answer.get("node_errors")))
         return Accepted(prompt_id=str(answer["prompt_id"]), problems=problems)
+
+    async def register(self, name: str, body: Json) -> Json:
+        """PUT /nodeloom/workflows/{name}: nodeloom's own. Raises: PromptRefused."""
+        path = f"/nodeloom/workflows/{quote(name, safe='')}"
+        status, answer = await self._ask("PUT", path, body)
+        if status not in (200, 201) or not isinstance(answer, dict):
+            raise _refusal(status, answer)
+        return answer
 
     async def follow(self, prompt_id: str) -> AsyncIterator[Heard]:
         """What the server tells of the request, until it has ended or has left the queue.

@@ -12,9 +12,18 @@ from typing import Final
 from aiohttp import web
 
 from ..graph_import.comfy.problems import rejection_body
-from ..graph_import.errors import ImportRejected, ModelFileProblem, NodeloomError
+from ..graph_import.errors import (
+    CompositionError,
+    ImportRejected,
+    InvocationRejected,
+    ModelFileProblem,
+    NodeloomError,
+)
 from ..runtime.errors import AdmissionRejected
 from .files import UnsafeName
+from .workflows.records import RegistrationConflict, UnknownWorkflow
+from .workflows.tracer import TraceFailed
+from .workflows.user_files import UserCodeRefused
 
 
 class BadRequest(NodeloomError):
@@ -33,6 +42,12 @@ _STATUS: Final[tuple[tuple[type[NodeloomError], int], ...]] = (
     (BadRequest, 400),
     (UnsafeName, 400),
     (ModelFileProblem, 400),
+    (CompositionError, 400),
+    (InvocationRejected, 400),
+    (TraceFailed, 400),
+    (UserCodeRefused, 403),
+    (UnknownWorkflow, 404),
+    (RegistrationConflict, 409),
     (AdmissionRejected, 429),
 )
 

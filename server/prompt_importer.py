@@ -5,23 +5,36 @@ Everything here reads files, so it is called on threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ..graph_import.comfy.api_format import parse_prompt
+from ..graph_import.comfy.api_format import PromptGraph, parse_prompt
+from ..graph_import.comfy.declared import declarations
 from ..graph_import.comfy.importer import grow, import_prompt
+from ..graph_import.comfy.problems import at_node, outputs_failed
 from ..graph_import.comfy.validate import Validated, validate
+from ..graph_import.errors import ModelFileProblem
 from ..graph_import.ir import Graph
+from ..graph_import.nodes.literals import custom_failure
 from ..graph_import.nodes.registry import Registry
+from ..graph_import.nodes.user_model import DECLARATION
 from ..runtime.coordinator.records import Json, Known
 from .catalog import FolderCatalog
+from .files import UnsafeName
+from .pass_options import PassReader
 
 
 class PromptImporter:
     """Implements `runtime.coordinator.records.Importer`."""
 
-    def __init__(self, registry: Registry, catalog: FolderCatalog) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        catalog: FolderCatalog,
+        passes: PassReader = PassReader(),  # noqa: B008  (it has no state)
+    ) -> None:
         self.registry = registry
         self.catalog = catalog
+        self.passes = passes
 
     def validate(self, prompt: object, targets: Sequence[str] | None) -> Validated:
         """What of a client's prompt can run. Raises: ImportRejected: nothing can."""
@@ -31,15 +44,31 @@ class PromptImporter:
         """ComfyUI's description of all node classes, or of one."""
         return self.registry.object_info(self.catalog, class_type)
 
-    def lower_validated(self, validated: Validated) -> Graph:
+    def lower_validated(
+        self, validated: Validated, extra_data: Mapping[str, object] | None = None
+    ) -> Graph:
         """Lower what `validate` gave. Raises: ImportRejected."""
-        return import_prompt(validated.prompt, validated.roots, self.registry, self.catalog)
+        return self._lower(validated.prompt, validated.roots, extra_data or {})
 
-    def lower(self, prompt: Json, roots: Sequence[str]) -> Graph:
+    def lower(self, prompt: Json, roots: Sequence[str], extra_data: Json) -> Graph:
         """Lower a stored prompt from scratch. Raises: ImportRejected."""
-        return import_prompt(parse_prompt(prompt), tuple(roots), self.registry, self.catalog)
+        return self._lower(parse_prompt(prompt), tuple(roots), extra_data)
 
-    def grow(self, graph: Graph, prompt: Json, roots: Sequence[str], known: Known) -> Graph:
+    def grow(
+        self, graph: Graph, prompt: Json, roots: Sequence[str], extra_data: Json, known: Known
+    ) -> Graph:
         """Lower it again with the scalars `known`; nodes of `graph` come out unchanged."""
-        parsed = parse_prompt(prompt)
-        return grow(graph, parsed, tuple(roots), self.registry, self.catalog, known)
+        parsed, options = parse_prompt(prompt), self.passes.options(extra_data)
+        return grow(graph, parsed, tuple(roots), self.registry, self.catalog, known, options)
+
+    def _lower(
+        self, prompt: PromptGraph, roots: tuple[str, ...], extra_data: Mapping[str, object]
+    ) -> Graph:
+        for node, declared in declarations(prompt):
+            try:
+                self.catalog.user_files.keep(declared.file, declared.sha256)
+            except (ModelFileProblem, UnsafeName) as problem:
+                refused = at_node(node, custom_failure(DECLARATION, problem.message))
+                raise outputs_failed([refused], [node.id], {}) from problem
+        options = self.passes.options(extra_data)
+        return import_prompt(prompt, roots, self.registry, self.catalog, options)

@@ -140,6 +140,9 @@ class Supervisor:
             preview_folders=self._preview_folders,
             log_level=settings.log_level,
             checkpoint_directory=self._coordinator.checkpoint_directory,
+            user_model_directory=(
+                settings.user_models_directory if settings.allow_user_models else None
+            ),
         )
 
 

@@ -93,7 +93,7 @@ def train(stage: Stage, plan: Plan, path: Path, *, until: int | None = None) -> 
     end = plan.num_steps if until is None else min(until, plan.num_steps)
     total, started = 0.0, time.monotonic()
     for step in range(done, end):
-        _wait_while_paused()
+        wait_while_paused()
         optimiser.set_share(rate_factor(plan, step))
         loss = stage.loss(step)
         loss.backward()  # type: ignore[no-untyped-call]  # torch declares none
@@ -145,7 +145,8 @@ def _optimiser(weights: Mapping[str, torch.nn.Parameter], plan: Plan) -> Optimis
     )
 
 
-def _wait_while_paused() -> None:
+def wait_while_paused() -> None:
+    """Return when there is no pause file."""
     name = os.environ.get(PAUSE_VARIABLE)
     while name and os.path.exists(name):
         time.sleep(PAUSE_POLL_S)

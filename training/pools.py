@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from .loop import wait_while_paused
 from .rendering import Style, render
 from .run_files import load_tensors, save_tensors
 from .scenes import Scene, draw_scene
@@ -81,5 +82,6 @@ def _batches(
     count: int, scene_of: Callable[[int], Scene], style: Style
 ) -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:
     for start in range(0, count, BATCH):
+        wait_while_paused()
         indices = range(start, min(count, start + BATCH))
         yield np.stack([render(scene_of(index), style) for index in indices])

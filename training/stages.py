@@ -31,10 +31,10 @@ DEMO_MODELS: Final = Path(__file__).resolve().parents[1] / "runtime" / "demo_mod
 CHECKPOINT: Final = "nodeloom-shapes.safetensors"
 STYLES: Final = (Style.INK, Style.SEPIA)
 
-ENCODER_STEPS: Final = 400  # of the plan's, then the encoder is fixed
+ENCODER_STEPS: Final = 300  # of the plan's, then the encoder is fixed
 VAE: Final = Plan(num_steps=800, rate=1e-3, warmup=30, ema=0.99)
 DECODER: Final = Plan(num_steps=1500, rate=1e-3, warmup=30, ema=0.995)
-UNET: Final = Plan(num_steps=4000, rate=2e-3, muon_rate=0.015, warmup=30)
+UNET: Final = Plan(num_steps=1500, rate=3e-3, muon_rate=0.015, warmup=30, ema=0.996)
 CONTROLNET: Final = Plan(num_steps=600, rate=1e-3, muon_rate=0.01, ema=0.99)
 LORA: Final = Plan(num_steps=200, rate=2e-3, warmup=10, ema=0.97)
 EMBEDDING: Final = Plan(num_steps=120, rate=2e-2, warmup=5, ema=0.9)
@@ -100,7 +100,7 @@ def train_decoder(runs: Runs) -> None:
 
 
 def train_unet(runs: Runs) -> None:
-    stage = UnetStage(runs.plain_pool(), seed=3, batch=32, rank=rank(), num_ranks=num_ranks())
+    stage = UnetStage(runs.plain_pool(), seed=3, batch=24, rank=rank(), num_ranks=num_ranks())
     train(stage, UNET, runs.path("unet"))
 
 

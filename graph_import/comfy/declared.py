@@ -17,16 +17,17 @@ def with_declared(registry: Registry, prompt: PromptGraph) -> Registry:
     A class whose declaration makes no sense, or is not the one that its name says, is left out:
     then there is no such class.
     """
-    declared = {d.class_type(): d for d in _declarations(prompt)}
+    declared = {d.class_type(): d for _, d in declarations(prompt)}
     return registry.extended(map(UserModelNode, declared.values())) if declared else registry
 
 
-def _declarations(prompt: PromptGraph) -> Iterator[Declaration]:
+def declarations(prompt: PromptGraph) -> Iterator[tuple[PromptNode, Declaration]]:
+    """The nodes that declare a model of a user's own, with what they declare."""
     for node in prompt.nodes.values():
         if node.class_type.startswith(PREFIX):
             declaration = _declaration(node)
             if declaration is not None:
-                yield declaration
+                yield node, declaration
 
 
 def _declaration(node: PromptNode) -> Declaration | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..builder import GraphBuilder
 from ..catalog import Catalog
@@ -31,11 +31,13 @@ from ..nodes.registry import Registry
 from ..nodes.values import models_of
 from ..passes.base import run_passes
 from ..passes.context import PassContext
+from ..passes.options import PassOptions
 from .api_format import Link, Literal, PromptGraph, PromptNode
 from .declared import with_declared
 from .pinned import PinnedCatalog
 from .problems import at_node, outputs_failed
 
+NOTHING_ASKED: Final = PassOptions()
 EdgeValues = Mapping[tuple[NodeId, int], Scalar]  # by (producer, port)
 
 
@@ -66,11 +68,15 @@ def lower(
 
 
 def import_prompt(
-    prompt: PromptGraph, roots: tuple[str, ...], registry: Registry, catalog: Catalog
+    prompt: PromptGraph,
+    roots: tuple[str, ...],
+    registry: Registry,
+    catalog: Catalog,
+    options: PassOptions = NOTHING_ASKED,
 ) -> Graph:
     """`lower`, then all passes. Raises: ImportRejected; GraphBroken: our bug."""
     lowered = _importer(prompt, registry, catalog, KnownValues()).run(roots)
-    return run_passes(lowered.graph, PassContext(wanted=lowered.wanted))
+    return run_passes(lowered.graph, PassContext(wanted=lowered.wanted, options=options))
 
 
 def grow(
@@ -80,6 +86,7 @@ def grow(
     registry: Registry,
     catalog: Catalog,
     known: EdgeValues,
+    options: PassOptions = NOTHING_ASKED,
 ) -> Graph:
     """`graph` with what can be lowered now that `known` holds more values (all that are known).
 
@@ -93,7 +100,8 @@ def grow(
     values = KnownValues(by_content=by_content)
     lowered = _importer(prompt, registry, PinnedCatalog(catalog, graph), values).run(roots)
     keep = frozenset(old_nodes)
-    grown = run_passes(lowered.graph, PassContext(wanted=lowered.wanted, keep=keep))
+    context = PassContext(wanted=lowered.wanted, keep=keep, known=known, options=options)
+    grown = run_passes(lowered.graph, context)
     new_nodes = grown.by_id()
     for node in graph.nodes:
         if new_nodes.get(node.id) != node:

@@ -13,6 +13,7 @@ Write
 Load, list, bind
     run_source(data, file)                  bytes of a Python file -> module
     workflows_in(module)                    name -> Definition, those that the file defines
+    workflow_in(module, name)               one of them, or the only one
     describe(definition)                    typed inputs, outputs, for JSON
     bind(definition, values, registry, catalog) -> Invocation
                                             prompt and roots to store (they lower again like any
@@ -25,9 +26,17 @@ What is wrong is a `CompositionError` (with fault, file, line, and both types) o
 from ..errors import CompositionError, Fault, InvocationProblem, InvocationRejected, Place
 from ..model import Model
 from .built_in import LoRA, Node
-from .invocation import Definition, Invocation, bind, describe
+from .invocation import (
+    Definition,
+    Invocation,
+    bind,
+    checked_values,
+    describe,
+    describe_program,
+    rejection,
+)
 from .models import ControlNet, Denoiser, LatentsGenerator, SamplerStep, TextEncoder, Vae
-from .module import workflows_in
+from .module import workflow_in, workflows_in
 from .placeholder import Placeholder, structural
 from .program import Program, WorkflowInput, WorkflowOutput
 from .source import ModuleSource, run_source
@@ -60,9 +69,13 @@ __all__ = (
     "WorkflowInput",
     "WorkflowOutput",
     "bind",
+    "checked_values",
     "describe",
+    "describe_program",
+    "rejection",
     "run_source",
     "structural",
     "workflow",
+    "workflow_in",
     "workflows_in",
 )

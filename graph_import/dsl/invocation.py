@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -63,16 +63,15 @@ def bind(
             that they or the workflow name can't be used; carries all problems found.
         CompositionError: the workflow itself makes no sense for the structural ones among them.
     """
-    given = checked_values(definition, values)
+    given = checked_values(definition.name, definition.inputs, values)
     program = definition.trace(given)
     try:
         validated = validate(program.prompt(given), registry, catalog)
         if validated.problems:
-            raise _rejection(program, validated.problems, "")
+            raise rejection(program, validated.problems, "")
         graph = import_prompt(validated.prompt, validated.roots, registry, catalog)
     except ImportRejected as rejected:
-        text = f"{rejected.message}: {rejected.text}" if rejected.text else rejected.message
-        raise _rejection(program, rejected.problems, text) from rejected
+        raise rejection(program, rejected.problems, told(rejected)) from rejected
     return Invocation(
         workflow=definition.name,
         values=given,
@@ -88,19 +87,25 @@ def describe(definition: Definition) -> dict[str, Any]:
 
     Raises: CompositionError: it can't be traced with its defaults alone.
     """
-    program = definition.trace({})
+    return describe_program(definition.trace({}))
+
+
+def describe_program(program: Program) -> dict[str, Any]:
+    """`describe`, of a workflow that was traced already."""
     return {
-        "name": definition.name,
-        "inputs": [item.describe() for item in definition.inputs],
+        "name": program.name,
+        "inputs": [item.describe() for item in program.inputs],
         "structural": [use.name for use in program.structural],
         "outputs": [output.name for output in program.outputs],
     }
 
 
-def checked_values(definition: Definition, values: Mapping[str, object]) -> dict[str, Scalar]:
+def checked_values(
+    workflow: str, inputs: Sequence[WorkflowInput], values: Mapping[str, object]
+) -> dict[str, Scalar]:
     """A value for every input. Raises: InvocationRejected: with a problem for each that has none
     or a wrong one."""
-    declared = {item.name: item for item in definition.inputs}
+    declared = {item.name: item for item in inputs}
     problems = [
         InvocationProblem(
             input=name,
@@ -117,15 +122,15 @@ def checked_values(definition: Definition, values: Mapping[str, object]) -> dict
             problems.append(InvocationProblem(input=name, reason=reason))
             continue
         try:
-            given[name] = _converted(item.type, value)
+            given[name] = converted(item.type, value)
         except ValueError as problem:
             problems.append(InvocationProblem(input=name, reason=str(problem)))
     if problems:
-        raise InvocationRejected(definition.name, problems)
+        raise InvocationRejected(workflow, problems)
     return given
 
 
-def _converted(type_: str, value: object) -> Scalar:
+def converted(type_: str, value: object) -> Scalar:
     """`value` as an input of `type_` holds it. Raises: ValueError: it is of another type."""
     match value:
         case bool():
@@ -149,9 +154,13 @@ WORDS: Mapping[str, str] = {
 }
 
 
-def _rejection(
-    program: Program, problems: tuple[ImportProblem, ...], text: str
-) -> InvocationRejected:
+def told(rejected: ImportRejected) -> str:
+    """What a rejected prompt says of itself, beside its problems."""
+    return f"{rejected.message}: {rejected.text}" if rejected.text else rejected.message
+
+
+def rejection(program: Program, problems: Sequence[ImportProblem], text: str) -> InvocationRejected:
+    """Problems of a program's prompt, at the inputs and lines that they come from."""
     found = [
         InvocationProblem(
             input=program.input_at(problem.node_id, str(problem.extra_info.get("input_name", ""))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from ..errors import CompositionError, Fault
+from ..errors import CompositionError, Fault, Place
 from .invocation import Definition
 from .tracing import WorkflowFunction
 from .workflow import Workflow
@@ -30,3 +30,19 @@ def workflows_in(module: ModuleType) -> dict[str, Definition]:
             raise CompositionError(message, Fault.DUPLICATE_NAME, value.place)
         found[value.name] = value
     return dict(found)
+
+
+def workflow_in(module: ModuleType, name: str | None) -> Definition:
+    """The workflow of a module that is called `name`, or its only one.
+
+    Raises: CompositionError: there is none, or several and none is named.
+    """
+    found = workflows_in(module)
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name in found:
+        return found[name]
+    there = ", ".join(found) or "none"
+    asked = "name one of them" if name is None else f"none is called {name!r}"
+    place = Place(file=str(module.__file__), line=1)
+    raise CompositionError(f"workflows in this file: {there}; {asked}", Fault.UNKNOWN_INPUT, place)

@@ -19,13 +19,13 @@ INPUT_TYPES: Final = (STRING, INT, FLOAT, BOOLEAN, IMAGE)
 PICTURE_LOADER: Final = "LoadImage"
 
 
-class InputRef(msgspec.Struct, frozen=True, kw_only=True):
+class InputRef(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The value of a workflow's input."""
 
     name: str
 
 
-class OutputRef(msgspec.Struct, frozen=True, kw_only=True):
+class OutputRef(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Output `slot` of a call."""
 
     node_id: str

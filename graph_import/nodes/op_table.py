@@ -243,6 +243,38 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
         "patch_fetch": OpSpec(
             args={"path": STRING, "size_bytes": INT, "mtime_ns": INT}, outputs=ports(patch=PATCH)
         ),
+        "patch_trigger": OpSpec(
+            args={"path": STRING, "size_bytes": INT, "mtime_ns": INT}, outputs=ports(patch=PATCH)
+        ),
+        "patch_check": OpSpec(
+            args={
+                "trigger": PATCH,
+                "state": SAMPLER_STATE,
+                "path": STRING,
+                "size_bytes": INT,
+                "mtime_ns": INT,
+            },
+            outputs=ports(patch=PATCH),
+        ),
+        "latents_lookup": OpSpec(
+            args={"positive": CONDITIONING, "folder": STRING},
+            outputs=ports(level=INT, entry=STRING),
+            numbered={"key": STRING, "similarity": FLOAT},
+        ),
+        "latents_resume": OpSpec(
+            args={"folder": STRING, "entry": STRING, "seed": INT},
+            outputs=ports(state=SAMPLER_STATE),
+        ),
+        "latents_store": OpSpec(
+            args={
+                "state": SAMPLER_STATE,
+                "positive": CONDITIONING,
+                "folder": STRING,
+                "key": STRING,
+                "max_bytes": INT,
+            },
+            outputs=(),
+        ),
         "load_image": OpSpec(
             args={"path": STRING, "size_bytes": INT, "mtime_ns": INT},
             outputs=ports(image=IMAGE, mask=MASK),

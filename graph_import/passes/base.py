@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from ..ir import Graph
+from .approx_cache import approx_cache
+from .async_lora import async_lora
 from .context import PassContext
 from .dedupe import dedupe
 from .prune import prune
@@ -17,7 +19,7 @@ class Pass(Protocol):
     def __call__(self, graph: Graph, context: PassContext) -> Graph: ...
 
 
-PASSES: Final[tuple[Pass, ...]] = (prune, dedupe)
+PASSES: Final[tuple[Pass, ...]] = (prune, dedupe, approx_cache, async_lora)
 
 
 def run_passes(graph: Graph, context: PassContext | None = None) -> Graph:

@@ -228,7 +228,12 @@ class Driver:
         answer: AnyEvent
         try:
             grown = await asyncio.to_thread(
-                self._importer.grow, graph, submission.prompt, submission.roots, known
+                self._importer.grow,
+                graph,
+                submission.prompt,
+                submission.roots,
+                submission.extra_data,
+                known,
             )
             answer = GraphGrown(request_id=request_id, graph=grown)
         except NodeloomError as problem:

@@ -21,11 +21,13 @@ class Importer(Protocol):
     Both raise ImportRejected when the prompt can't be lowered any more, e.g. as a file is gone.
     """
 
-    def lower(self, prompt: Json, roots: Sequence[str]) -> Graph:
-        """Lower a validated prompt from scratch."""
+    def lower(self, prompt: Json, roots: Sequence[str], extra_data: Json) -> Graph:
+        """Lower a validated prompt from scratch; `extra_data` may opt in to passes."""
         ...
 
-    def grow(self, graph: Graph, prompt: Json, roots: Sequence[str], known: Known) -> Graph:
+    def grow(
+        self, graph: Graph, prompt: Json, roots: Sequence[str], extra_data: Json, known: Known
+    ) -> Graph:
         """Lower it again with the scalar values `known`; nodes of `graph` come out unchanged."""
         ...
 

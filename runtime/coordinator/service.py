@@ -157,6 +157,10 @@ class Coordinator:
         """Requests that wait or run."""
         return self._narrator.num_live
 
+    def is_live(self, request_id: RequestId) -> bool:
+        """Whether a request under this id waits or runs."""
+        return self._narrator.is_live(request_id)
+
     def queue(self) -> QueueView:
         """The live requests."""
         return self._narrator.queue()
@@ -250,7 +254,10 @@ class Coordinator:
         """Lower a stored request again after a restart; one that can't be lowered has failed."""
         try:
             graph = await asyncio.to_thread(
-                self._importer.lower, submission.prompt, submission.roots
+                self._importer.lower,
+                submission.prompt,
+                submission.roots,
+                submission.extra_data,
             )
         except NodeloomError as problem:
             self._narrator.accept(submission, EMPTY_GRAPH)

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
@@ -108,7 +109,11 @@ def run(settings: ExecutorSettings) -> None:
         own_checkpoints(settings.checkpoint_directory),
     )
     plane = ExecutorPlane(local, TensorFetcher(context, VALUES_DEVICE))
-    models = ModelCache(settings.model_memory_bytes, settings.device, build)
+    models = ModelCache(
+        settings.model_memory_bytes,
+        settings.device,
+        partial(build, user_files=settings.user_model_directory),
+    )
     loop = ExecutorLoop(inbox, BatchRunner(settings, plane, models, body))
     signal.signal(signal.SIGTERM, lambda _signal, _frame: loop.stop())
     server = TensorServer(context, settings.data_endpoint, local.find)

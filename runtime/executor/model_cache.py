@@ -108,7 +108,8 @@ class ModelCache:
 
     def _load(self, ref: ModelRef, check_cancelled: Callable[[], None]) -> _Replica:
         key = ref.key
-        check_unchanged(key.file)
+        if key.user_class is None:  # a user's own file is found by its content
+            check_unchanged(key.file)
         start_s = time.perf_counter()
         model = self._build(ref)
         estimate = min(model.num_bytes, self._budget_bytes)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ...graph_import.errors import ModelFileProblem
 from ...graph_import.handles import ModelRef, Role
 from ...graph_import.model import Model
 
 
-def build(ref: ModelRef) -> Model:
+def build(ref: ModelRef, user_files: Path | None = None) -> Model:
     """The model for a handle, not loaded yet.
 
     Its patches are put on and its options set by whoever loads it (`executor/model_cache.py`).
+    Args: user_files: where Python files of users' own lie that may run; None: none may.
     Raises: ModelFileProblem: no such family or role.
     """
+    if ref.key.user_class is not None:
+        from .user_model import UserModel
+
+        return UserModel(ref, user_files)
     makers = {"sd15": _sd15, "upscaler": _upscaler}
     maker = makers.get(ref.key.family)
     if maker is None:

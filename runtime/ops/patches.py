@@ -24,7 +24,8 @@ def patch_fetch(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     return [OpResult(outputs=(_fetch(ctx, call).num_tensors,)) for call in calls]
 
 
-def _fetch(ctx: OpContext, call: OpCall) -> LoraFile:
+def looked_at(call: OpCall) -> LoraFile:
+    """What a patch file's header says. Raises: ModelFileProblem, PatchMatchesNothing."""
     file = FileIdentity(
         path=argument(call, "path", str),
         size_bytes=argument(call, "size_bytes", int),
@@ -34,10 +35,16 @@ def _fetch(ctx: OpContext, call: OpCall) -> LoraFile:
     if not lora.modules:
         name = file.path.rpartition("/")[2]
         raise PatchMatchesNothing(f"{name} is no LoRA: no key of it is known", file=file.path)
+    return lora
+
+
+def _fetch(ctx: OpContext, call: OpCall) -> LoraFile:
+    lora = looked_at(call)
+    path = lora.file.path
     try:
-        with open(file.path, "rb", buffering=0) as stream:
+        with open(path, "rb", buffering=0) as stream:
             while stream.read(READ_BYTES):
                 ctx.check_cancelled()
     except OSError as error:
-        raise problem(file.path, f"it can't be read: {error.strerror}") from error
+        raise problem(path, f"it can't be read: {error.strerror}") from error
     return lora

@@ -50,6 +50,12 @@ _MODULES: Final[Mapping[str, str]] = {
     "empty_image": "image",
     "save_image": "output",
     "patch_fetch": "patches",
+    "patch_trigger": "async_lora",
+    "patch_check": "async_lora",
+    "latents_lookup": "approx_cache",
+    "latents_resume": "approx_cache",
+    "latents_store": "approx_cache",
+    "user_model": "user_model",
 }
 
 OPS: Final = frozenset(_MODULES)

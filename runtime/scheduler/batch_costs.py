@@ -8,24 +8,28 @@ Source: LegoDiffusion (arXiv 2604.08123), section 5.1 (profiled B_max); the tria
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
-
-from .estimates import Estimate
 
 MIN_GAIN: Final = 0.03  # of a call's seconds; less is noise, and a batch delays its first call
 NEAR_BEST: Final = 1.02  # a smaller batch that is nearly as cheap is taken: it ends sooner
 TRIALS: Final = 2  # the first batch of a size also pays for what the libraries prepare for it
+RECENT: Final = 9  # of whose seconds the median counts: a machine may be busy for a while
 TRY_AGAIN_AFTER: Final = 200  # batches
 
 
 @dataclass(slots=True)
 class _Measured:
-    """Batches of one size."""
+    """Batches of one size: what the last ones took, but for the first of all."""
 
-    estimate: Estimate
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     num_trials: int = 0
     last_at: int = 0
+
+    @property
+    def seconds_s(self) -> float:
+        return sorted(self.recent)[len(self.recent) // 2]
 
 
 @dataclass(slots=True)
@@ -40,12 +44,12 @@ class BatchCosts:
         """A batch of `size` calls took so long."""
         self._num_batches += 1
         self._answers.clear()
-        measured = self._sizes.setdefault(size, _Measured(Estimate(seconds_s)))
+        measured = self._sizes.setdefault(size, _Measured())
         if self._is_stale(measured):
             measured.num_trials = 0
-        if measured.num_trials < TRIALS:  # what the first one took is forgotten
-            measured.estimate = Estimate(seconds_s)
-        measured.estimate.learn(seconds_s)
+        if measured.num_trials < TRIALS:
+            measured.recent.clear()  # of the trials the last one counts
+        measured.recent.append(seconds_s)
         measured.num_trials += 1
         measured.last_at = self._num_batches
 
@@ -56,12 +60,12 @@ class BatchCosts:
         """
         known = [n for n in sorted(self._sizes) if self._is_known(n)]
         if size in known:
-            return self._sizes[size].estimate.seconds_s
+            return self._sizes[size].seconds_s
         if len(known) < 2:
             return None
         index = min(max(1, bisect_left(known, size)), len(known) - 1)
         below, above = known[index - 1], known[index]
-        below_s, above_s = (self._sizes[n].estimate.seconds_s for n in (below, above))
+        below_s, above_s = (self._sizes[n].seconds_s for n in (below, above))
         return max(0.0, below_s + (above_s - below_s) * (size - below) / (above - below))
 
     def best_size(self, num_ready: int) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..protocol import ValueRef
 from .actions import AnyAction, Recall
 from .batching import ReadyQueue
 from .executors import Executors, ExecutorSlot, RunningBatch
@@ -53,12 +54,15 @@ class Chains:
             elif self._may_grow(slot):
                 self._extend(slot, is_one_idle, now_s)
 
-    def hand_on(self, state: NodeState, slot: ExecutorSlot, values: Sequence[HeldValue]) -> None:
-        """A node of a chain is done: what comes later in the chain has its values, port by port.
+    def take(
+        self, state: NodeState, slot: ExecutorSlot, refs: Sequence[ValueRef]
+    ) -> list[HeldValue]:
+        """A node is done and gave these values: what comes later in its chain has them now.
 
         Even if its request is over: others may share the batch that reads them by now.
         """
         request = state.request
+        values = [request.tensors.hold(ref, slot.executor, slot.incarnation) for ref in refs]
         for batch in slot.batches():
             for call in batch.calls:
                 if call.state.request is not request:
@@ -69,6 +73,7 @@ class Chains:
                         call.chained.remove(value_id)
                         call.inputs[value_id] = value
                         request.tensors.send(value, slot.executor, slot.incarnation)
+        return values
 
     def _must_end(self, slot: ExecutorSlot, is_one_idle: bool) -> bool:
         """Whether the rest of a chain must come back, though it could go on."""
@@ -174,12 +179,11 @@ class Chains:
         node, running = link[0].node, slot.running
         assert running is not None
         is_going_on = (running.op, running.model) == (node.op, node.model)
-        for group in self.ready.groups():
+        for rank, group in self.ranking.candidates():
             rival = next((state for state in group.nodes if state not in link), None)
             if rival is None:
                 continue
-            rank = self.ranking.of(group) if rival is group.nodes[0] else by_order(rival)
-            if rank < by_order(link[0]):
+            if (rank if rival is group.nodes[0] else by_order(rival)) < by_order(link[0]):
                 return True
             if (group.op, group.model) != (node.op, node.model) or not is_going_on:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 
 from .batching import ReadyGroup, ReadyQueue
 from .deferred import DeferredInputs, beside_reader
@@ -25,7 +26,7 @@ class Dispatcher:
     sender: Sender
 
     def dispatch(self, now_s: float) -> None:
-        """Send what can be sent, the group with the foremost head first.
+        """Send what can be sent, what ranks foremost first.
 
         Nodes that would come to wait for deferred inputs go last: sent before others they would
         hold an executor that those can use, and end no sooner.
@@ -44,18 +45,22 @@ class Dispatcher:
         others' nodes only makes fewer executors idle.
         """
         idle = [slot for slot in self.executors if slot.running is None]
-        declined: set[ReadyGroup] = set()
+        declined: set[NodeState] = set()  # heads
         while idle:
             if early is not None:
                 self._hold_back(early, now_s)
             # Anew each time: others may be ready by now, or have lost their turn.
-            groups = [group for group in self.ready.groups() if group not in declined]
-            if not groups:
+            candidates = [
+                (rank, group)
+                for rank, group in self.ranking.candidates()
+                if group.nodes[0] not in declined
+            ]
+            if not candidates:
                 return
-            group = min(groups, key=self.ranking.of)
+            _, group = min(candidates, key=itemgetter(0))
             placed = self._place(group, idle, now_s)
             if placed is None:
-                declined.add(group)
+                declined.add(group.nodes[0])
                 continue
             slot, states = placed
             idle.remove(slot)
@@ -70,8 +75,13 @@ class Dispatcher:
     def _place(
         self, group: ReadyGroup, idle: list[ExecutorSlot], now_s: float
     ) -> tuple[ExecutorSlot, list[NodeState]] | None:
-        """As the placer says; what another node awaits goes beside that node if it can."""
-        others = beside_reader(group.nodes[0], idle, self.placer)
+        """As the placer says; what another node awaits goes beside that node if it can.
+
+        Only where executors are spare: a request that waits for one makes better use of it.
+        """
+        request = group.nodes[0].request
+        is_spare = all(other.nodes[0].request is request for other in self.ready.groups())
+        others = beside_reader(group.nodes[0], idle, self.placer) if is_spare else []
         placed = self.placer.place(group, others, now_s) if others else None
         return placed or self.placer.place(group, idle, now_s)
 

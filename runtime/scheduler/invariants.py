@@ -113,6 +113,8 @@ def _check_batches(scheduler: Scheduler) -> None:
             _require(holds, f"{slot.executor} was sent a value and is no holder", request)
     for slot in scheduler.executors:
         _check_chain(slot)
+        _check_calls(slot, scheduler)
+        _check_rest(slot, scheduler)
         for batch in slot.batches():
             is_over = batch.is_unwanted or batch.is_orphaned
             _require(batch.is_cancelled == is_over, "a batch that nobody wants runs on")
@@ -133,6 +135,47 @@ def _check_chain(slot: ExecutorSlot) -> None:
             _require(is_over or made <= before, "a chain lacks what it needs", request)
             _require(batch is slot.running or not call.awaited, "a chain waits", request)
         before |= {(c.state.request.request_id, c.state.node.id) for c in batch.calls}
+
+
+def _check_calls(slot: ExecutorSlot, scheduler: Scheduler) -> None:
+    """A batch has no more calls than may be, and a link with several goes on with as many."""
+    config = scheduler.config
+    before: RunningBatch | None = None
+    for batch in slot.batches():
+        num_calls = len(batch.calls)
+        limit = 1 if config.is_strict or batch.model is None else config.max_batch
+        _require(0 < num_calls <= limit, f"a batch of {num_calls} calls")
+        if before is not None and num_calls > 1:
+            is_same = (batch.op, batch.model) == (before.op, before.model)
+            _require(is_same and num_calls == len(before.calls), "a link that does not go on")
+        if num_calls > 1:
+            is_suspect = any(call.state.num_deaths for call in batch.calls)
+            _require(not is_suspect, "a node that was running in a death is not alone")
+        before = batch
+
+
+def _check_rest(slot: ExecutorSlot, scheduler: Scheduler) -> None:
+    """What is to go on behind the running batch is in nobody's way."""
+    if slot.running is None or slot.running.is_cancelled or not slot.later:
+        return
+    first = slot.later[0]
+    _require(
+        all(batch.is_recalled == first.is_recalled for batch in slot.later), "half a chain recalled"
+    )
+    if first.is_recalled:
+        return
+    link = {call.state for call in first.calls}
+    order = first.calls[0].state.order
+    for state in _ready(scheduler):
+        is_behind = state.order < order and state not in link
+        _require(not is_behind, f"{state.node.id} waits behind a chain", state.request)
+    _require(not slot.is_drop_wanted, "a chain goes on where models are to be dropped")
+    for batch in slot.later:
+        is_over = any(call.state.request.ending is not None for call in batch.calls)
+        _require(not is_over, "a chain goes on for a request that ends")
+    is_idle = any(other.running is None for other in scheduler.executors)
+    could_part = is_idle and any(batch.could_part for batch in slot.later)
+    _require(not could_part, "a chain keeps what an idle executor could take")
 
 
 def _check_awaited(slot: ExecutorSlot, batch: RunningBatch, call: RunningCall) -> None:
@@ -184,7 +227,10 @@ def _ready(scheduler: Scheduler) -> Iterator[NodeState]:
 
 
 def _check_progress(scheduler: Scheduler) -> None:
-    """While an executor idles, what is ready waits for a busy one that has the model."""
+    """While an executor idles, what is ready waits for a busy one that has the model.
+
+    Where an idle one has the model too, the busy one has the patches, and the idle one has not.
+    """
     idle = [slot for slot in scheduler.executors if slot.running is None]
     if not idle:
         return
@@ -198,4 +244,14 @@ def _check_progress(scheduler: Scheduler) -> None:
             slot for slot in scheduler.executors if scheduler.replicas.has(slot.executor, key)
         ]
         _require(bool(has_model), rule, head.request)
-        _require(all(slot.running is not None for slot in has_model), rule, head.request)
+        if all(slot.running is not None for slot in has_model):
+            continue
+        patches = [
+            scheduler.replicas.patches(slot.executor, key)
+            if slot.planned_patches(group.model) is None
+            else slot.planned_patches(group.model)
+            for slot in has_model
+        ]
+        fit = [s for s, p in zip(has_model, patches, strict=True) if p == group.model.patches]
+        _require(bool(fit), rule, head.request)
+        _require(all(slot.running is not None for slot in fit), rule, head.request)

@@ -5,9 +5,10 @@ still has to do, then fetching inputs that it doesn't hold, then loading the mod
 there, or switching its patches if they are others. Running the call costs the same everywhere and
 is left out.
 
-Two rules keep it work-conserving. An idle executor that has the model (or a node that needs none)
-is used at once, whatever the profiles say. And waiting is only for an executor that is busy and has
-the model: when it reports, it is idle and the first rule holds, so nothing waits for ever.
+Two rules keep it work-conserving. An idle executor that has the model with the node's patches (or a
+node that needs no model) is used at once, whatever the profiles say. And waiting is only for an
+executor that is busy and has the model, or also the patches where an idle one would have to switch:
+when it reports, it is idle and the first rule holds, so nothing waits for ever.
 Source: LegoDiffusion (arXiv 2604.08123), Algorithm 1, lines 13-17; waiting is ours.
 """
 
@@ -75,7 +76,8 @@ class Placer:
         key = group.model.key
         standing_by = [slot for slot in idle if self.replicas.has(slot.executor, key)]
         if standing_by:
-            return self._to_nearest(group, standing_by)
+            is_better = self._is_better_off_waiting(group.nodes[0], group.model, standing_by, now_s)
+            return None if is_better else self._to_nearest(group, standing_by)
         first = self._first_to_load(group, key, now_s)
         if first is None:
             return None
@@ -85,6 +87,20 @@ class Placer:
             key=lambda slot: (fetch_s(state, slot), self.replicas.num_models(slot.executor)),
         )
         return slot, self._gather(group, first, slot, 1)
+
+    def _is_better_off_waiting(
+        self, head: NodeState, model: ModelRef, idle: Sequence[ExecutorSlot], now_s: float
+    ) -> bool:
+        """Whether a busy executor has the patches and is free before an idle one has them on."""
+        if any(self.patches(slot, model) == model.patches for slot in idle):
+            return False
+        return any(
+            _wait_s(head, slot, now_s) < self.profiles.switch(model.key).seconds_s
+            for slot in self.executors
+            if slot.running is not None
+            and self.replicas.has(slot.executor, model.key)
+            and self.patches(slot, model) == model.patches
+        )
 
     def _to_nearest(
         self, group: ReadyGroup, standing_by: Sequence[ExecutorSlot]
@@ -181,12 +197,14 @@ class Placer:
 def _wait_s(state: NodeState, slot: ExecutorSlot, now_s: float) -> float:
     """Until a busy executor could start on a node: its batch, and what requests before it bring."""
     assert slot.running is not None
-    before = {
-        call.state.request.request_id: call.state.request.work.seconds_s
+    before = [
+        call.state
         for call in slot.running.calls
         if call.state.order < state.order and call.state.request is not state.request
-    }
-    return slot.remaining_s(now_s) + fetch_s(state, slot) + sum(before.values())
+    ]
+    work_s = sum(request.work.seconds_s for request in {s.request: None for s in before})
+    work_s -= sum(state.profile.seconds_s for state in before)  # what runs is open work too
+    return slot.remaining_s(now_s) + fetch_s(state, slot) + max(0.0, work_s)
 
 
 def _work_s(before: NodeState, state: NodeState) -> float:

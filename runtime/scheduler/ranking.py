@@ -1,11 +1,12 @@
-"""Which group of ready nodes is next: by request, with two exceptions that save work."""
+"""Which ready nodes are next: by request, with two exceptions that save work."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .batching import ReadyGroup
-from .catching_up import CatchingUp
+from .batching import ReadyGroup, ReadyQueue
+from .catching_up import CatchingUp, Leaders
 from .node_state import NodeState, Order
 from .switching import PatchTurns
 
@@ -14,20 +15,22 @@ Rank = tuple[Order, bool, Order]  # the least goes first
 
 @dataclass(slots=True)
 class Ranking:
-    """Ranks groups by their heads."""
+    """Ranks groups, and parts of groups that may go before the rest."""
 
+    ready: ReadyQueue
     turns: PatchTurns
     catching_up: CatchingUp
 
-    def of(self, group: ReadyGroup) -> Rank:
-        """A group that may go before an earlier node (`switching.py`, `catching_up.py`) does."""
-        before = [self.turns.goes_before(group), self.catching_up.leader(group)]
-        ahead = min((s for s in before if s is not None), key=lambda s: s.order, default=None)
-        return (
-            by_order(group.nodes[0])
-            if ahead is None
-            else (ahead.order, False, group.nodes[0].order)
-        )
+    def candidates(self) -> Iterator[tuple[Rank, ReadyGroup]]:
+        """All that may be sent next. No two have equal ranks."""
+        leaders: Leaders = {}
+        for group in self.ready.groups():
+            head, passed = group.nodes[0], self.turns.goes_before(group)
+            yield (passed.order, False, head.order) if passed else by_order(head), group
+            ahead = self.catching_up.ahead(group, leaders)
+            if ahead is not None:
+                turn, part = ahead
+                yield (turn, False, part.nodes[0].order), part
 
 
 def by_order(state: NodeState) -> Rank:

@@ -5,23 +5,23 @@ Only this class changes the status of nodes. It knows nothing of executors' stat
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...graph_import.handles import ModelRef
 from ...graph_import.ir import EdgeKind, Graph, Node, NodeId
 from ...graph_import.types import SAMPLER_STATE
 from ..errors import InvariantBroken
 from ..ids import RequestId
 from ..protocol import ErrorReport
 from .actions import Outcome
-from .batching import ReadyQueue
+from .batching import ReadyQueue, shape_of
 from .executors import ExecutorSlot, RunningCall
 from .growth import Growth
-from .node_state import NodeState, NodeStatus, ValueId
-from .profiles import CallProfile, OpenWork, Profiles
+from .loops import Loop, LoopBook
+from .node_state import NodeState, NodeStatus, Order, ValueId
+from .profiles import OpenWork, Profiles, Shape
 from .tensors import HeldValue, TensorBook
 
 STORY_LENGTH: Final = 40  # the last changes that an InvariantBroken tells of
@@ -34,20 +34,6 @@ class Ending:
     outcome: Outcome
     node_id: NodeId | None = None
     error: ErrorReport | None = None
-
-
-@dataclass(slots=True, frozen=True)
-class Loop:
-    """What a request calls again and again.
-
-    Args:
-        num_calls: all its calls of that kind, with these patches and with others.
-    """
-
-    op: str
-    model: ModelRef
-    profile: CallProfile
-    num_calls: int
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +51,7 @@ class RequestState:
     ready: ReadyQueue
     tensors: TensorBook
     profiles: Profiles
+    loops: LoopBook
     nodes: dict[NodeId, NodeState] = field(default_factory=dict)
     readers: dict[ValueId, list[NodeState]] = field(default_factory=dict)
     values: dict[ValueId, HeldValue] = field(default_factory=dict)
@@ -79,6 +66,11 @@ class RequestState:
     )
     is_started: bool = False
     ending: Ending | None = None
+
+    @property
+    def turn(self) -> Order:
+        """Where its nodes begin in the order of all nodes."""
+        return self.number, self.request_id, -1, 0, NodeId("")
 
     def tell_story(self) -> str:
         """What happened last, for the message of an InvariantBroken."""
@@ -109,7 +101,8 @@ class RequestState:
             node_id for node_id in graph.sinks if self.nodes[node_id].status != NodeStatus.DONE
         }
         self.growth.replace(graph.pending)
-        self.loop = self._find_loop()
+        self._leave_loop()
+        self.loop = self.loops.find(self.nodes.values())
         return new
 
     def has_begun(self, loop: Loop) -> bool:
@@ -135,18 +128,6 @@ class RequestState:
             if value_id in self.values:
                 self.values[value_id].num_readers += 1
         return state
-
-    def _find_loop(self) -> Loop | None:
-        """What takes most of the request's time, if it is more than one call."""
-        states = [state for state in self.nodes.values() if state.node.model is not None]
-        calls = Counter((state.node.op, state.node.model, state.profile) for state in states)
-        kinds = Counter(state.profile for state in states)
-        loops = [
-            (num_calls * profile.seconds_s, Loop(op, model, profile, kinds[profile]))
-            for (op, model, profile), num_calls in calls.items()
-            if model is not None and num_calls > 1
-        ]
-        return max(loops, key=lambda item: item[0])[1] if loops else None
 
     def settle(self, states: Iterable[NodeState]) -> None:
         """Waiting nodes: count what they miss, and make ready those that miss nothing."""
@@ -182,12 +163,24 @@ class RequestState:
         del self.running[state.node.id]
         self.work.remove(state.profile)
         self.open_sinks.discard(state.node.id)
+        if self.loop is not None and self.loop.kind.has(state):
+            self._note_loop(self.loop, shape_of(state, self.values))
         for value_id in state.inputs:
             if value_id in self.values:
                 self.values[value_id].num_readers -= 1
                 self._retire_if_unwanted(value_id)
         for port, value in enumerate(outputs):
             self._store((state.node.id, port), value)
+
+    def _note_loop(self, loop: Loop, shape: Shape) -> None:
+        if self.work.count(loop.profile):
+            loop.kind.inside[self] = shape
+        else:
+            self._leave_loop()
+
+    def _leave_loop(self) -> None:
+        if self.loop is not None:
+            self.loop.kind.inside.pop(self, None)
 
     def run_again(self, state: NodeState) -> None:
         """A running node was not finished where it ran."""
@@ -228,6 +221,7 @@ class RequestState:
         for value in self.values.values():
             self.tensors.retire(value)
         self.values.clear()
+        self._leave_loop()
 
     def drop_running(self, state: NodeState) -> None:
         """The request is over, and now the executor is free of this node."""

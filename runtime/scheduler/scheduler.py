@@ -37,6 +37,7 @@ from .events import (
 )
 from .executors import Executors, ExecutorSlot, RunningBatch, RunningCall
 from .growth import GrowthStuck, next_question
+from .loops import LoopBook
 from .measuring import learn
 from .node_state import NodeState
 from .placement import Placer
@@ -47,7 +48,7 @@ from .replicas import Replicas
 from .request_state import Ending, RequestState
 from .sending import Sender
 from .switching import PatchTurns
-from .tensors import HeldValue, TensorBook
+from .tensors import TensorBook
 from .views import ExecutorState, NodeView
 
 
@@ -80,6 +81,7 @@ class Scheduler:
         self.replicas = Replicas()
         self.profiles = Profiles()
         self.tensors = TensorBook()
+        self.loops = LoopBook()
         self._actions: list[AnyAction] = []
         self._endings = Endings(self.requests, self.executors, self._actions)
         max_batch = 1 if config.is_strict else config.max_batch
@@ -87,7 +89,8 @@ class Scheduler:
         placer = Placer(self.executors, self.replicas, self.profiles, turns, max_batch)
         self._deferred = DeferredInputs(self.executors, self._actions)
         self._sender = Sender(self.replicas, self._actions)
-        ranking = Ranking(turns, CatchingUp(self.ready, self.executors, placer))
+        catching_up = CatchingUp(self.ready, self.executors, placer)
+        ranking = Ranking(self.ready, turns, catching_up)
         self._dispatcher = Dispatcher(
             self.ready, self.executors, placer, ranking, self._deferred, self._sender
         )
@@ -174,7 +177,7 @@ class Scheduler:
                 f"request {event.request_id} has arrived twice", request_id=event.request_id
             )
         request = RequestState(
-            event.request_id, event.number, self.ready, self.tensors, self.profiles
+            event.request_id, event.number, self.ready, self.tensors, self.profiles, self.loops
         )
         self.requests[event.request_id] = request
         request.settle(request.extend(event.graph))
@@ -353,7 +356,7 @@ class Scheduler:
             self._fail(request, state.node.id, wrong_outputs(state, len(result.outputs)))
             self._give_back(state)
             return
-        request.finish(state, self._take(state, result, slot))
+        request.finish(state, self._chains.take(state, slot, result.outputs))
         self._deferred.provide(state)
         self._actions.append(
             NodeFinished(
@@ -367,16 +370,9 @@ class Scheduler:
         self._ask(request)
         self._endings.end_if_done(request)
 
-    def _take(self, state: NodeState, result: CallDone, slot: ExecutorSlot) -> list[HeldValue]:
-        """The values that a call gave; what comes later in its chain has them now."""
-        executor, incarnation = slot.executor, slot.incarnation
-        values = [self.tensors.hold(ref, executor, incarnation) for ref in result.outputs]
-        self._chains.hand_on(state, slot, values)
-        return values
-
     def _discard(self, state: NodeState, result: CallDone, slot: ExecutorSlot) -> None:
         """Nobody wants what a call gave: it goes once nothing in its chain reads it."""
-        for value in self._take(state, result, slot):
+        for value in self._chains.take(state, slot, result.outputs):
             self.tensors.retire(value)
 
     def _miss(self, call: RunningCall, result: CallLost) -> None:

@@ -113,8 +113,7 @@ class PatchTurns:
         if self._is_on_idle(other.model):
             return False
         loop = state.request.loop
-        is_in_loop = loop is not None and (loop.op, loop.model) == (state.node.op, state.node.model)
-        if loop is not None and is_in_loop and state.request.has_begun(loop):
+        if loop is not None and loop.kind.has(state) and state.request.has_begun(loop):
             return True
         num_calls = state.request.work.count(state.profile)
         num_before, delay_s = other.passes.of(other.nodes[0])

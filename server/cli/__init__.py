@@ -14,6 +14,7 @@ from typing import Final, cast
 COMMANDS: Final = {
     "serve": "start the server with its executors",
     "run": "run a workflow on a server and save what it draws",
+    "register": "make a workflow invokable by name on a server",
     "plan": "show what a workflow is lowered to, without running it",
     "doctor": "check this machine and installation",
     "demo": "start a server and draw a first picture",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,9 @@ from ..catalog import FolderCatalog
 from ..client import FieldProblem
 from ..files import Folders
 from ..model_paths import ModelPaths
+from ..workflows.user_files import UserFiles
 from .plan_report import BatchReport, NodeReport, PendingReport, PlanReport, report_on
+from .python_file import is_python, trace_file
 from .terminal import put, put_json, tell
 from .workflow_file import Prompt, read_workflow, with_settings
 
@@ -35,13 +37,21 @@ SHOWN_NODES: Final = 6
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit status."""
     args = _parser().parse_args(arguments)
+    place: Callable[[FieldProblem], FieldProblem] = _as_it_is
+    user_files = UserFiles(None, None)
     try:
-        prompt = with_settings(read_workflow(args.workflow), args.settings)
-        graph, problems = plan(prompt, read_settings(args, os.environ))
+        if is_python(args.workflow):
+            traced = trace_file(args.workflow, args.of, args.settings)
+            prompt, place = traced.prompt, traced.place
+            # Its own models are looked at where the file lies; nothing of them runs or is copied.
+            user_files = UserFiles(args.workflow.parent, args.workflow.parent)
+        else:
+            prompt = with_settings(read_workflow(args.workflow), args.settings)
+        graph, problems = plan(prompt, read_settings(args, os.environ), user_files)
     except NodeloomError as refused:
-        return _refuse(refused, args.json)
+        return _refuse(refused, args.json, place)
     report = report_on(graph)
-    left_out = [_field_problem(problem) for problem in problems]
+    left_out = [place(_field_problem(problem)) for problem in problems]
     if args.json:
         document = msgspec.to_builtins(report) | {"problems": msgspec.to_builtins(left_out)}
         put_json(document)
@@ -53,12 +63,14 @@ def main(arguments: Sequence[str]) -> int:
     return OK
 
 
-def plan(prompt: Prompt, settings: Settings) -> tuple[Graph, tuple[ImportProblem, ...]]:
+def plan(
+    prompt: Prompt, settings: Settings, user_files: UserFiles
+) -> tuple[Graph, tuple[ImportProblem, ...]]:
     """Validate and lower as the server would; also the problems of outputs that are left out.
 
     Raises: ImportRejected: nothing in the workflow can run. SettingsProblem.
     """
-    catalog = FolderCatalog(ModelPaths.of(settings), Folders.of(settings))
+    catalog = FolderCatalog(ModelPaths.of(settings), Folders.of(settings), user_files)
     registry = Registry()
     validated = validate(prompt, registry, catalog)
     graph = import_prompt(validated.prompt, validated.roots, registry, catalog)
@@ -119,11 +131,13 @@ def _batch_line(batch: BatchReport) -> str:
     return f"{len(batch.nodes)} x {batch.op} [{batch.model}]: {here}: {shown}"
 
 
-def _refuse(problem: NodeloomError, as_json: bool) -> int:
+def _refuse(
+    problem: NodeloomError, as_json: bool, place: Callable[[FieldProblem], FieldProblem]
+) -> int:
     found: list[FieldProblem] = []
     message = problem.message
     if isinstance(problem, ImportRejected):
-        found = [_field_problem(item) for item in problem.problems]
+        found = [place(_field_problem(item)) for item in problem.problems]
         if problem.text and not found:
             message = f"{message}: {problem.text}"
     if as_json:
@@ -133,6 +147,10 @@ def _refuse(problem: NodeloomError, as_json: bool) -> int:
     for item in found:
         tell(f"  {item.line()}")
     return REFUSED
+
+
+def _as_it_is(problem: FieldProblem) -> FieldProblem:
+    return problem
 
 
 def _field_problem(problem: ImportProblem) -> FieldProblem:
@@ -152,14 +170,21 @@ def _parser() -> argparse.ArgumentParser:
         prog="nodeloom plan",
         description="Show what a workflow is lowered to: nodes, models, edges, batches, loads.",
     )
-    parser.add_argument("workflow", type=Path, help="API-format JSON, or a PNG that carries one")
+    parser.add_argument(
+        "workflow",
+        type=Path,
+        help="API-format JSON, a PNG that carries one, or a Python file, which is run",
+    )
+    parser.add_argument(
+        "--workflow", dest="of", metavar="NAME", help="which workflow of a Python file"
+    )
     parser.add_argument(
         "--set",
         dest="settings",
         action="append",
         default=[],
         metavar="NODE.input=value",
-        help="change an input first; may be given again",
+        help="change an input first (of a Python file: NAME=value); may be given again",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     folders = parser.add_argument_group("folders, as `nodeloom serve` takes them")

@@ -11,15 +11,23 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from ...graph_import.errors import NodeloomError
-from ..client import PromptRefused, SavedPicture, ServerClient, ServerUnreachable, saved_pictures
+from ...graph_import.errors import CompositionError, InvocationRejected, NodeloomError
+from ..client import (
+    FieldProblem,
+    PromptRefused,
+    SavedPicture,
+    ServerClient,
+    ServerUnreachable,
+    saved_pictures,
+)
 from ..embedded import NoWorkflow
+from .python_file import Traced, is_python, trace_file
 from .run_progress import RunProgress
 from .terminal import ProgressBar, plain, put, put_json, tell
 from .workflow_file import BadSetting, Prompt, node_name, read_workflow, with_settings
@@ -54,9 +62,14 @@ class RunFailed(NodeloomError):
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit status."""
     args = _parser().parse_args(arguments)
+    traced: Traced | None = None
     try:
-        prompt = with_settings(read_workflow(args.workflow), args.settings)
-    except (NoWorkflow, BadSetting) as problem:
+        if is_python(args.workflow):
+            traced = trace_file(args.workflow, args.of, args.settings)
+            prompt = traced.prompt
+        else:
+            prompt = with_settings(read_workflow(args.workflow), args.settings)
+    except (NoWorkflow, BadSetting, CompositionError, InvocationRejected) as problem:
         return _report(_refused(problem.message), args.json)
     work = run_workflow(
         prompt,
@@ -64,6 +77,7 @@ def main(arguments: Sequence[str]) -> int:
         server=args.server,
         folder=args.output,
         timeout_s=args.timeout,
+        place=None if traced is None else traced.place,
     )
     try:
         return _report(asyncio.run(work), args.json)
@@ -77,7 +91,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="nodeloom run",
         description="Run a workflow on a server, show its progress, and save its pictures.",
     )
-    parser.add_argument("workflow", type=Path, help="API-format JSON, or a PNG that carries one")
+    parser.add_argument(
+        "workflow",
+        type=Path,
+        help="API-format JSON, a PNG that carries one, or a Python file, which is run here (models "
+        "that it defines run on servers that have the file and allow it)",
+    )
+    parser.add_argument(
+        "--workflow", dest="of", metavar="NAME", help="which workflow of a Python file"
+    )
     parser.add_argument("--server", default=DEFAULT_SERVER, help="default: %(default)s")
     parser.add_argument(
         "--set",
@@ -85,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NODE.input=value",
-        help="change an input before running; may be given again",
+        help="change an input before running (of a Python file: NAME=value); may be given again",
     )
     parser.add_argument(
         "--output", type=Path, default=Path(), metavar="DIR", help="where pictures go; default: ."
@@ -98,9 +120,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def run_workflow(
-    prompt: Prompt, *, title: str, server: str, folder: Path, timeout_s: float | None
+    prompt: Prompt,
+    *,
+    title: str,
+    server: str,
+    folder: Path,
+    timeout_s: float | None,
+    place: Callable[[FieldProblem], FieldProblem] | None = None,
 ) -> Outcome:
-    """Submit `prompt`, follow it with a progress bar on stderr, download its pictures."""
+    """Submit `prompt`, follow it with a progress bar on stderr, download its pictures.
+
+    `place` says of what the server refuses where the workflow's text has it.
+    """
     started_s = time.monotonic()
     current = asyncio.current_task()
     if current is not None:
@@ -109,7 +140,8 @@ async def run_workflow(
         async with ServerClient(server) as client:
             return await _run_on(client, prompt, title, folder, timeout_s)
     except PromptRefused as refused:
-        return _refused(refused.message, [msgspec.to_builtins(item) for item in refused.problems])
+        placed = refused.problems if place is None else map(place, refused.problems)
+        return _refused(refused.message, [msgspec.to_builtins(item) for item in placed])
     except NodeloomError as problem:
         prompt_id = problem.details.get("prompt_id")
         return Outcome(
@@ -213,7 +245,8 @@ def _report(outcome: Outcome, as_json: bool) -> int:
 def _line(problem: Json) -> str:
     where = f"node {problem['node_id']} ({problem['class_type']})" if problem["node_id"] else ""
     field = f", {problem['field']}" if problem["field"] else ""
-    return plain(f"{where}{field}: {problem['reason']}")
+    what = f"{where}{field}"
+    return plain(f"{what}: {problem['reason']}" if what else problem["reason"])
 
 
 def _seconds(text: str) -> float:

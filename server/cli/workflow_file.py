@@ -72,7 +72,7 @@ def with_settings(prompt: Prompt, settings: Iterable[str]) -> Prompt:
         target, separator, text = setting.partition("=")
         if not separator or "." not in target:
             raise BadSetting(f"--set {setting}: must look like NODE.input=value")
-        node_id, name = _find(changed, target)
+        node_id, name = find_input(changed, target)
         changed[node_id]["inputs"][name] = _value(text)
     return changed
 
@@ -87,8 +87,8 @@ def node_name(prompt: Mapping[str, Any], node_id: str) -> str:
     return f"{title or node.get('class_type', 'node')} #{node_id}"
 
 
-def _find(prompt: Prompt, target: str) -> tuple[str, str]:
-    """The node id and the input that `target` names; both may hold dots."""
+def find_input(prompt: Prompt, target: str) -> tuple[str, str]:
+    """The node id and the input that `target` names; both may hold dots. Raises: BadSetting."""
     cuts = [place for place, character in enumerate(target) if character == "."]
     for cut in cuts:
         node_id, name = target[:cut], target[cut + 1 :]

@@ -10,7 +10,7 @@ import json
 import math
 import time
 import uuid
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -61,7 +61,8 @@ async def post_prompt(request: web.Request) -> web.Response:
         counted = coordinator.next_number()
         number = -counted if body.is_front else counted
     validated, graph = await asyncio.to_thread(_lower, body, request.app[IMPORTER])
-    submission = _submission(body, validated, number, request.app[SETTINGS].preview_method)
+    prompt, method = validated.prompt.to_json(), request.app[SETTINGS].preview_method
+    submission = submission_of(body, prompt, validated.roots, number, method)
     try:
         await coordinator.submit(submission, graph)
     except AdmissionRejected as problem:
@@ -78,16 +79,21 @@ async def post_prompt(request: web.Request) -> web.Response:
 
 
 def _lower(body: PromptBody, importer: PromptImporter) -> tuple[Validated, Graph]:
-    """Validate and lower: reads files, so it runs on a thread. Raises: ImportRejected."""
+    """Validate and lower, on a thread: it reads files. Raises: ImportRejected, BadRequest."""
+    importer.passes.check(body.extra_data)
     validated = importer.validate(body.prompt, body.targets)
     check_storable(validated.prompt.to_json())  # conversion makes numbers of text: "nan"
-    return validated, importer.lower_validated(validated)
+    return validated, importer.lower_validated(validated, body.extra_data)
 
 
-def _submission(
-    body: PromptBody, validated: Validated, number: float | int, default: PreviewMethod
+def submission_of(
+    body: PromptBody,
+    prompt: dict[str, Any],
+    roots: tuple[str, ...],
+    number: float | int,
+    default: PreviewMethod,
 ) -> Submission:
-    prompt = validated.prompt.to_json()
+    """The request to accept: a validated prompt, and what else the client's body says."""
     hidden = {"prompt": json.dumps(prompt)}
     if body.extra_data.get("extra_pnginfo") is not None:
         hidden["extra_pnginfo"] = json.dumps(body.extra_data["extra_pnginfo"])
@@ -100,7 +106,7 @@ def _submission(
         number=number,
         prompt=prompt,
         extra_data=body.extra_data | created,
-        roots=validated.roots,
+        roots=roots,
         hidden=hidden,
     )
 

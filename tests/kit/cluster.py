@@ -94,10 +94,15 @@ class ServerProcess:
             return json.loads(answer.read())
 
     def post(self, path: str, body: object) -> tuple[int, Any]:
+        return self.ask("POST", path, body)
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Status and answer, JSON where it is JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, method="POST")
+        sent = None if body is None else data
+        request = urllib.request.Request(self.url + path, data=sent, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=RUN_LIMIT_S) as answer:
                 text = answer.read()
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as refused:

@@ -37,10 +37,12 @@ class HeldImporter:
         self.let_go = threading.Event()
         self.refuses = False
 
-    def lower(self, prompt: Json, roots: Sequence[str]) -> Graph:
+    def lower(self, prompt: Json, roots: Sequence[str], extra_data: Json) -> Graph:
         return GRAPH
 
-    def grow(self, graph_: Graph, prompt: Json, roots: Sequence[str], known: Known) -> Graph:
+    def grow(
+        self, graph_: Graph, prompt: Json, roots: Sequence[str], extra_data: Json, known: Known
+    ) -> Graph:
         assert self.let_go.wait(LIMIT_S)
         if self.refuses:
             raise ImportRejected("prompt_outputs_failed_validation", "the value makes no sense")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kit.graphs import chain, graph, model, node, patched
 from kit.plant import Plant, sends
 from nodeloom.graph_import.ir import Graph
+from nodeloom.graph_import.types import LATENT, MASK
 from nodeloom.runtime.scheduler.scheduler import SchedulerConfig
 
 DENOISER = model("m")
@@ -53,6 +54,20 @@ def test_other_patches_other_ops_and_other_models_are_other_batches(plant: Plant
         plant.report("gpu0")
         batches.append(plant.running("gpu0"))
     assert batches == [["a/n", "b/n"], ["patched/n"], ["encode/n"], ["other/n"], []]
+
+
+def test_calls_that_read_other_shapes_are_other_batches(plant: Plant) -> None:
+    gives = {"a": LATENT, "b": MASK, "c": LATENT}
+    nodes = [node(name, "op", gives=[type_]) for name, type_ in gives.items()]
+    nodes.append(node("go", "join", reads=list(gives)))
+    nodes += [node(f"n{name}", "denoise", ref=DENOISER, reads=[name, "go"]) for name in gives]
+    plant.arrive("r", graph(*nodes))
+    plant.join("gpu0")
+    for _ in range(4):
+        plant.report("gpu0")
+    assert plant.running("gpu0") == ["r/na", "r/nc"]
+    plant.report("gpu0")
+    assert plant.running("gpu0") == ["r/nb"]
 
 
 def test_nodes_without_a_model_go_one_by_one(plant: Plant) -> None:

@@ -158,6 +158,21 @@ def test_a_node_of_a_later_request_waits(plant: Plant) -> None:
     assert order_of_work(plant, "gpu0")[:9] == [f"a/s{i}" for i in range(9)]
 
 
+def test_a_node_of_the_same_request_that_comes_before_the_next_step_goes_first(
+    plant: Plant,
+) -> None:
+    plant.join("gpu0")
+    nodes = [
+        node("s0", "denoise", ref=DENOISER),
+        node("beside", "op"),
+        node("s1", "denoise", ref=DENOISER, reads=["s0"]),
+        node("s2", "denoise", ref=DENOISER, reads=["s1"]),
+    ]
+    plant.arrive("a", graph(*nodes))
+    assert sent(plant, "gpu0") == ["a/s0"]
+    assert order_of_work(plant, "gpu0") == ["a/s0", "a/beside", "a/s1", "a/s2"]
+
+
 def test_what_waits_for_another_executor_stops_chains_of_later_requests_too(plant: Plant) -> None:
     plant.join("gpu0")
     big = model("big", size_bytes=10**12)

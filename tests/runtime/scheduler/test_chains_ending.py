@@ -8,7 +8,7 @@ import pytest
 from kit.chains import DENOISER, recalled, shared, started
 from kit.graphs import chain, model
 from kit.loops import order_of_work, sent
-from kit.plant import Plant, fail, resets
+from kit.plant import Plant, fail, resets, sends
 from nodeloom.graph_import.handles import Role
 from nodeloom.runtime.ids import ExecutorId, RequestId
 from nodeloom.runtime.protocol import CallCancelled, CallLost, CallResult, NodeCall
@@ -109,13 +109,15 @@ def test_nodes_that_were_running_in_a_death_are_not_shared_by_a_chain() -> None:
 
 def test_what_comes_after_a_failing_call_comes_back_without_blame() -> None:
     plant = Plant(SchedulerConfig(max_lost=0, max_ahead=4))
-    shared(plant)
+    shared(plant, num_steps=7)
+    plant.report("gpu0")
     good = plant.succeed("gpu0")
     actions = plant.report("gpu0", result=lambda c: fail(c) if c.request_id == "a" else good(c))
     assert started(actions) == []  # the next link is known not to run
-    for _ in range(4):
+    assert (sends(actions), recalled(plant, actions)) == ([], [])
+    while plant.workers[GPU0].is_stopped:
         assert resets(plant.report("gpu0")) == []
-    assert order_of_work(plant, "gpu0") == [f"b/s{i}" for i in range(1, 6)]
+    assert order_of_work(plant, "gpu0") == [f"b/s{i}" for i in range(2, 7)]
     assert (plant.outcome("a"), plant.outcome("b")) == (Outcome.ERROR, Outcome.SUCCESS)
     plant.assert_empty()
 

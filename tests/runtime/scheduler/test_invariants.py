@@ -14,7 +14,7 @@ from nodeloom.runtime.scheduler.actions import Outcome
 from nodeloom.runtime.scheduler.invariants import check_scheduler
 from nodeloom.runtime.scheduler.node_state import NodeState, NodeStatus
 from nodeloom.runtime.scheduler.request_state import Ending, RequestState
-from nodeloom.runtime.scheduler.scheduler import Scheduler
+from nodeloom.runtime.scheduler.scheduler import Scheduler, SchedulerConfig
 
 A, X, Y, Z = RequestId("a"), NodeId("x"), NodeId("y"), NodeId("z")
 GPU0 = ExecutorId("gpu0")
@@ -161,3 +161,78 @@ def test_the_story_of_the_request_is_told(scheduler: Scheduler) -> None:
     make_a_waiting_node_ready(scheduler)
     with pytest.raises(InvariantBroken, match="request a so far: x ready, x running, x done"):
         check_scheduler(scheduler)
+
+
+# chains -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chained() -> Scheduler:
+    """a and b share a chain of three steps on gpu0; c, of a later request, waits."""
+    plant = Plant(SchedulerConfig(max_ahead=4))
+    ref = model("m")
+    plant.arrive("a", chain(3, ref))
+    plant.arrive("b", chain(3, ref))
+    plant.join("gpu0")
+    plant.arrive("c", chain(1, None), number=1.0)
+    slot = plant.scheduler.executors[GPU0]
+    assert [len(batch.calls) for batch in slot.batches()] == [2, 2, 2]
+    return plant.scheduler
+
+
+def let_an_earlier_node_wait(scheduler: Scheduler) -> None:
+    waiting = scheduler.requests[RequestId("c")].nodes[NodeId("s0")]
+    waiting.order = (-1.0, *waiting.order[1:])
+
+
+def recall_half_a_chain(scheduler: Scheduler) -> None:
+    scheduler.executors[GPU0].later[1].is_recalled = True
+
+
+def forget_to_recall_for_a_drop(scheduler: Scheduler) -> None:
+    scheduler.executors[GPU0].is_drop_wanted = True
+
+
+def keep_a_part_from_an_idle_executor(scheduler: Scheduler) -> None:
+    scheduler.executors[GPU0].later[0].could_part = True
+    scheduler.executors.join(ExecutorId("gpu1"), "i")
+
+
+def end_a_request_and_leave_its_chain(scheduler: Scheduler) -> None:
+    request_of(scheduler).ending = Ending(Outcome.INTERRUPTED)
+
+
+def share_a_batch_in_strict_mode(scheduler: Scheduler) -> None:
+    scheduler.config = SchedulerConfig(is_strict=True)
+
+
+def share_a_link_of_another_op(scheduler: Scheduler) -> None:
+    scheduler.executors[GPU0].later[0].op = "vae_decode"
+
+
+def share_a_batch_with_a_suspect(scheduler: Scheduler) -> None:
+    request_of(scheduler).nodes[NodeId("s1")].num_deaths = 1
+
+
+CHAIN_SPOILERS = [
+    (let_an_earlier_node_wait, "waits behind a chain"),
+    (recall_half_a_chain, "half a chain recalled"),
+    (forget_to_recall_for_a_drop, "models are to be dropped"),
+    (keep_a_part_from_an_idle_executor, "an idle executor could take"),
+    (end_a_request_and_leave_its_chain, "for a request that ends"),
+    (share_a_batch_in_strict_mode, "a batch of 2 calls"),
+    (share_a_link_of_another_op, "does not go on"),
+    (share_a_batch_with_a_suspect, "is not alone"),
+]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "rule"), CHAIN_SPOILERS, ids=lambda item: getattr(item, "__name__", "")
+)
+def test_a_chain_that_contradicts_the_rules_is_found(
+    chained: Scheduler, spoil: Callable[[Scheduler], None], rule: str
+) -> None:
+    check_scheduler(chained)
+    spoil(chained)
+    with pytest.raises(InvariantBroken, match=rule):
+        check_scheduler(chained)

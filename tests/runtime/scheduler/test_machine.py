@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from kit.checkpoint_files import CheckpointFiles
 from kit.graphs import graph, model, node, patched, pending
+from kit.loops import sampled
 from kit.plant import Plant, fail
 from nodeloom.graph_import.handles import Role
 from nodeloom.graph_import.ir import Graph, Node
@@ -45,6 +46,7 @@ MODELS = (
     patched(model("a", size_bytes=10**8), "lora"),
     model("b", Role.VAE, size_bytes=10**7),
 )
+CONTROL = model("c", Role.CONTROLNET, size_bytes=10**7)
 OPS = [
     ("denoise", MODELS[0]),
     ("denoise", MODELS[1]),
@@ -100,6 +102,19 @@ def stages_of_graphs(draw: st.DrawFn) -> list[Graph]:
             ),
         )
     return stages
+
+
+@st.composite
+def loops(draw: st.DrawFn) -> list[Graph]:
+    """What most requests are: steps of one model, with a ControlNet or none, and a picture."""
+    return [
+        sampled(
+            draw(st.integers(2, 6)),
+            draw(st.sampled_from(MODELS[:2])),
+            vae=draw(st.sampled_from([None, MODELS[2]])),
+            controls=[CONTROL] * draw(st.sampled_from([0, 0, 1])),
+        )
+    ]
 
 
 def _with_ancestors(chosen: list[Node], whole: Graph) -> list[Node]:
@@ -181,7 +196,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if self.plant.files.names:
             self.plant.files.vanish(data.draw(st.sampled_from(sorted(self.plant.files.names))))
 
-    @rule(stages=stages_of_graphs(), number=st.integers(-1, 1))
+    @rule(stages=st.one_of(stages_of_graphs(), loops()), number=st.integers(-1, 1))
     def request_arrives(self, stages: list[Graph], number: int) -> None:
         name = f"r{len(self.stages)}"
         self.stages[RequestId(name)] = stages[1:] or stages

@@ -1,0 +1,69 @@
+"""Loops: what requests call again and again, above all steps of a sampling, and who is in one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from ...graph_import.handles import ModelRef
+from .node_state import NodeState
+from .profiles import CallProfile, Shape
+
+if TYPE_CHECKING:
+    from .request_state import RequestState
+
+
+@dataclass(slots=True, eq=False)
+class LoopKind:
+    """An op on a model that requests call again and again; one object for all of them.
+
+    Args:
+        inside: the requests that have begun it and not ended it, and the shapes that it reads.
+    """
+
+    op: str
+    model: ModelRef
+    inside: dict[RequestState, Shape] = field(default_factory=dict)
+
+    def has(self, state: NodeState) -> bool:
+        """Whether a node is such a call."""
+        return state.node.op == self.op and state.node.model == self.model
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Loop:
+    """What a request calls again and again.
+
+    Args:
+        num_calls: all its calls of that kind, with these patches and with others.
+    """
+
+    kind: LoopKind
+    profile: CallProfile
+    num_calls: int
+
+
+@dataclass(slots=True, eq=False)
+class LoopBook:
+    """All loops."""
+
+    _kinds: dict[tuple[str, ModelRef], LoopKind] = field(default_factory=dict)
+
+    def find(self, states: Iterable[NodeState]) -> Loop | None:
+        """What takes most of a request's time, if it is more than one call."""
+        states = [state for state in states if state.node.model is not None]
+        calls = Counter((state.node.op, state.node.model, state.profile) for state in states)
+        profiles = Counter(state.profile for state in states)
+        loops = [
+            (num_calls * profile.seconds_s, op, model, profile)
+            for (op, model, profile), num_calls in calls.items()
+            if model is not None and num_calls > 1
+        ]
+        if not loops:
+            return None
+        _, op, model, profile = max(loops, key=itemgetter(0))
+        kind = self._kinds.setdefault((op, model), LoopKind(op, model))
+        return Loop(kind, profile, profiles[profile])

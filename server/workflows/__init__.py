@@ -1,0 +1,1 @@
+"""Registered workflows: files of the owner's in Python, and ComfyUI graphs with parameters."""
