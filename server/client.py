@@ -111,9 +111,13 @@ class ServerClient:
         if self._session is not None:
             await self._session.close()
 
-    async def submit(self, prompt: Mapping[str, Any], title: str) -> Accepted:
-        """POST /prompt. Raises: PromptRefused, ServerUnreachable."""
-        extra_data = {"nodeloom_title": title}
+    async def submit(
+        self, prompt: Mapping[str, Any], title: str, passes: Mapping[str, Any] | None = None
+    ) -> Accepted:
+        """POST /prompt, opting in to `passes`. Raises: PromptRefused, ServerUnreachable."""
+        extra_data: Json = {"nodeloom_title": title}
+        if passes:
+            extra_data["passes"] = passes
         body = {"prompt": prompt, "client_id": self._client_id, "extra_data": extra_data}
         status, answer = await self._ask("POST", "/prompt", body)
         if status != 200 or not isinstance(answer, dict) or "prompt_id" not in answer:

@@ -29,7 +29,7 @@ class _Measured:
 
     @property
     def seconds_s(self) -> float:
-        return sorted(self.recent)[len(self.recent) // 2]
+        return sorted(self.recent)[(len(self.recent) - 1) // 2]
 
 
 @dataclass(slots=True)

@@ -104,12 +104,14 @@ def _gets_all(call: RunningCall) -> bool:
 
 
 def beside_reader(
-    state: NodeState, idle: Sequence[ExecutorSlot], placer: Placer
+    state: NodeState, idle: Sequence[ExecutorSlot], placer: Placer, *, is_spare: bool
 ) -> list[ExecutorSlot]:
     """Where to run a node so that the one that awaits its value can run at the same time.
 
     That is any idle executor but the one where the reader's model is. Empty: it makes no
-    difference, or what is gained by running both at once does not pay for loading the model there.
+    difference, or what is gained by running both at once does not pay for loading the model there,
+    or both models are in one place and another request makes better use of an executor that is not
+    spare (`is_spare`: none waits for it).
     """
     open_readers = [
         reader
@@ -126,9 +128,11 @@ def beside_reader(
         return []
     home = min(homes, key=lambda slot: fetch_s(reader, slot))
     others = [slot for slot in idle if slot is not home]
+    is_at_home = replicas.has(home.executor, key)
+    if is_at_home and not is_spare:
+        return []
     if any(replicas.has(slot.executor, key) for slot in others):
         return others
     gain_s = min(state.profile.seconds_s, reader.profile.seconds_s)
     gain_s *= state.request.work.count(state.profile)
-    is_at_home = replicas.has(home.executor, key)
     return others if not is_at_home or placer.profiles.load(key).seconds_s < gain_s else []

@@ -75,13 +75,10 @@ class Dispatcher:
     def _place(
         self, group: ReadyGroup, idle: list[ExecutorSlot], now_s: float
     ) -> tuple[ExecutorSlot, list[NodeState]] | None:
-        """As the placer says; what another node awaits goes beside that node if it can.
-
-        Only where executors are spare: a request that waits for one makes better use of it.
-        """
+        """As the placer says; what another node awaits goes beside that node if it can."""
         request = group.nodes[0].request
         is_spare = all(other.nodes[0].request is request for other in self.ready.groups())
-        others = beside_reader(group.nodes[0], idle, self.placer) if is_spare else []
+        others = beside_reader(group.nodes[0], idle, self.placer, is_spare=is_spare)
         placed = self.placer.place(group, others, now_s) if others else None
         return placed or self.placer.place(group, idle, now_s)
 

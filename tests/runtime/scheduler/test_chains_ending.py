@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kit.chains import DENOISER, recalled, shared, started
-from kit.graphs import chain, model
+from kit.graphs import chain
 from kit.loops import order_of_work, sent
 from kit.plant import Plant, fail, resets, sends
-from nodeloom.graph_import.handles import Role
 from nodeloom.runtime.ids import ExecutorId, RequestId
 from nodeloom.runtime.protocol import CallCancelled, CallLost, CallResult, NodeCall
 from nodeloom.runtime.scheduler.actions import CancelSent, Outcome
 from nodeloom.runtime.scheduler.invariants import check_scheduler
 from nodeloom.runtime.scheduler.scheduler import SchedulerConfig
 
-CONTROL = model("c", Role.CONTROLNET, size_bytes=10**6)
 GPU0 = ExecutorId("gpu0")
 
 

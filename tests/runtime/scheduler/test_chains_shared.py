@@ -12,14 +12,11 @@ from kit.plant import Plant
 from nodeloom.graph_import.handles import Role
 from nodeloom.graph_import.ir import Graph
 from nodeloom.graph_import.types import LATENT, MASK, SAMPLER_STATE
-from nodeloom.runtime.ids import ExecutorId
 from nodeloom.runtime.scheduler.actions import AnyAction
 from nodeloom.runtime.scheduler.invariants import check_scheduler
 from nodeloom.runtime.scheduler.scheduler import SchedulerConfig
 
 VAE = model("m", Role.VAE, size_bytes=10**6)
-CONTROL = model("c", Role.CONTROLNET, size_bytes=10**6)
-GPU0 = ExecutorId("gpu0")
 
 
 @pytest.fixture
