@@ -25,7 +25,7 @@ from .rendering import Style
 from .run_files import load_tensors
 from .text import TextEncoder, Vocabulary, load_text
 from .unet import UnetStage, build_unet
-from .vae import DecoderStage, VaeStage, whole_vae
+from .vae import DecoderStage, VaeStage, build_vae, whole_vae
 
 DEMO_MODELS: Final = Path(__file__).resolve().parents[1] / "runtime" / "demo_models"
 CHECKPOINT: Final = "nodeloom-shapes.safetensors"
@@ -67,8 +67,13 @@ class Runs:
         return weights
 
     def plain_pool(self) -> Pool:
-        vae = whole_vae(self.averages("vae"))
-        return read_pool(self.path("pool-plain"), vae, PLAIN_SCENES, plain_scene)
+        return read_pool(self.path("pool-plain"), self.encoder(), PLAIN_SCENES, plain_scene)
+
+    def encoder(self) -> Any:
+        """The VAE without the parts that are zeros: it encodes twenty times as fast."""
+        vae = build_vae()
+        vae.load_state_dict(self.averages("vae"))
+        return vae
 
     def base(self) -> Base:
         """The frozen denoiser and text encoder."""
@@ -156,9 +161,8 @@ def _small_pool(
     style: Style = Style.PLAIN,
 ) -> Pool:
     """A pool on the plain one's scale."""
-    vae = whole_vae(runs.averages("vae"))
     scale = runs.plain_pool().scale
-    return read_pool(runs.path(name), vae, count, scene_of, style, scale)
+    return read_pool(runs.path(name), runs.encoder(), count, scene_of, style, scale)
 
 
 def num_ranks() -> int:

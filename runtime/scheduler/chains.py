@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from ..protocol import ValueRef
@@ -24,6 +25,7 @@ from .request_state import RequestState
 from .sending import Sender
 from .tensors import HeldValue
 
+LOOK_AT: Final = 8  # foremost nodes of a group, for one that should join a link
 TOP_UP_BELOW: Final = 0.5  # of what may be sent ahead
 
 
@@ -180,16 +182,16 @@ class Chains:
         assert running is not None
         is_going_on = (running.op, running.model) == (node.op, node.model)
         for rank, group in self.ranking.candidates():
-            rival = next((state for state in group.nodes if state not in link), None)
-            if rival is None:
+            rivals = [s for s in islice(group.nodes, LOOK_AT + len(link)) if s not in link]
+            if not rivals:
                 continue
-            if (rank if rival is group.nodes[0] else by_order(rival)) < by_order(link[0]):
+            if (rank if rivals[0] is group.nodes[0] else by_order(rivals[0])) < by_order(link[0]):
                 return True
             if (group.op, group.model) != (node.op, node.model) or not is_going_on:
                 continue
             if any(state.num_deaths for state in link):  # it goes alone
                 continue
-            if self.placer.may_join(len(link), running.shape, rival):
+            if any(self.placer.may_join(len(link), running.shape, rival) for rival in rivals):
                 return True
         return False
 

@@ -86,7 +86,7 @@ class Registrar:
         self._tracer = tracer
         self._user_files = user_files
         self._importer = importer
-        self._programs: OrderedDict[tuple[str, int], tuple[Program, ...]] = OrderedDict()
+        self._programs: OrderedDict[tuple[str, ...], tuple[Program, ...]] = OrderedDict()
 
     async def register(self, name: str, given: Registration) -> tuple[Version, bool]:
         """Make it the current version of `name`. Returns: it, and whether it is new.
@@ -116,7 +116,7 @@ class Registrar:
         if isinstance(source, GraphSource):
             return await asyncio.to_thread(bind_graph, version.name, source, values, self._importer)
         given = checked_values(version.name, source.program.inputs, values)
-        program = await self._program(version, source, given)
+        program = await self._program(source, given)
         return await asyncio.to_thread(bind_program, program, given, self._importer)
 
     async def _python_source(self, given: Registration) -> PythonSource:
@@ -140,11 +140,9 @@ class Registrar:
             program=program,
         )
 
-    async def _program(
-        self, version: Version, source: PythonSource, values: Mapping[str, Scalar]
-    ) -> Program:
-        """The version's program for these values: traced once per set of structural ones."""
-        key = (version.name, version.version)
+    async def _program(self, source: PythonSource, values: Mapping[str, Scalar]) -> Program:
+        """The program for these values: traced once per set of structural ones."""
+        key = (source.file, source.workflow, source.sha256)
         known = self._programs.get(key, (source.program,))
         program = next((program for program in known if _suits(program, values)), None)
         if program is None:

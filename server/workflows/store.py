@@ -20,6 +20,7 @@ from .records import RegistrationConflict, Source, UnknownWorkflow, Version, con
 
 MAX_WORKFLOWS: Final = 1_000
 MAX_BYTES: Final = 256 << 20  # of all versions together
+MAX_DELETED: Final = 10_000  # names whose last number is remembered
 SCHEMA_VERSION: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS workflows (
@@ -147,7 +148,9 @@ class WorkflowStore:
     def _check_room(self, name: str, size_bytes: int) -> None:
         """Raises: RegistrationConflict."""
         db = self._db
-        others = db.execute("SELECT COUNT(*) FROM workflows WHERE name != ?", (name,)).fetchone()[0]
+        others = db.execute(
+            "SELECT COUNT(*) FROM workflows WHERE name != ? AND current IS NOT NULL", (name,)
+        ).fetchone()[0]
         if others >= MAX_WORKFLOWS:
             raise RegistrationConflict(f"there are {MAX_WORKFLOWS} workflows; delete some")
         held = db.execute("SELECT COALESCE(SUM(LENGTH(record)), 0) FROM versions").fetchone()[0]
@@ -186,3 +189,8 @@ class WorkflowStore:
         with self._db as db:
             db.execute("DELETE FROM versions WHERE name = ?", (name,))
             db.execute("UPDATE workflows SET current = NULL WHERE name = ?", (name,))
+            db.execute(
+                "DELETE FROM workflows WHERE current IS NULL AND rowid NOT IN (SELECT rowid FROM "
+                "workflows WHERE current IS NULL ORDER BY rowid DESC LIMIT ?)",
+                (MAX_DELETED,),
+            )

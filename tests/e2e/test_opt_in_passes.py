@@ -154,6 +154,29 @@ async def test_an_asynchronous_lora_takes_effect_at_its_step_alone(server: Serve
             assert not np.array_equal(one.picture, other.picture)
 
 
+async def test_an_invocation_of_a_registered_workflow_may_ask_too(server: ServerProcess) -> None:
+    registered = {
+        "prompt": txt2img(steps=10, cfg=4.5),
+        "parameters": {"text": {"node": "6", "input": "text"}},
+    }
+    path = "/nodeloom/workflows/drawn"
+    counts = []
+    async with connect(server.url) as client:
+        async with client.session.put(server.url + path, json=registered) as answer:
+            assert answer.status == 201, await answer.text()
+        for text in ("a lynx", "a lynx"):
+            body = {"inputs": {"text": text}, "wait": True, "extra_data": {"passes": CACHE}}
+            async with client.session.post(f"{server.url}{path}/invoke", json=body) as answer:
+                told = await answer.json()
+            assert told["status"] == "success", told
+            graph = server.get(f"/nodeloom/requests/{told['prompt_id']}/graph")
+            counts.append([node["op"] for node in graph["nodes"]].count("denoise"))
+        assert counts == [10, 6]
+        nonsense = {"extra_data": {"passes": {"approximate_cache": 3}}}
+        async with client.session.post(f"{server.url}{path}/invoke", json=nonsense) as answer:
+            assert answer.status == 400
+
+
 def test_what_makes_no_sense_is_refused(server: ServerProcess) -> None:
     body = {"prompt": txt2img(), "extra_data": {"passes": {"approximate_cache": {"levels": []}}}}
     status, answer = server.post("/prompt", body)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kit.cluster import ServerProcess
-from kit.prompts import txt2img
+from kit.prompts import TINY
 from kit.workflow_server import (
     HINT,
     flags,
@@ -143,15 +143,49 @@ def test_a_prompt_may_name_a_model_only_as_the_file_has_it(server: ServerProcess
     assert (status, refused["error"]["type"]) == (400, "invocation_rejected")
 
 
-def test_without_opt_in_nothing_of_it_runs(checkpoint: Path, tmp_path: Path) -> None:
-    base = make_workflow_base(tmp_path / "closed", checkpoint)
-    with ServerProcess(base, flags=("--workflow-directory", str(base / "flows"))) as server:
-        register(server, "text_to_image", file="text_to_image.py")
-        status, refused = server.ask(
-            "PUT", "/nodeloom/workflows/sharpen", {"file": "custom_model.py"}
-        )
-        assert (status, refused["error"]["type"]) == (403, "user_code_refused")
-        assert "--allow-user-models" in refused["error"]["message"]
-        graph = txt2img(steps=1)
-        register(server, "graph", prompt=graph)
-        assert invoke(server, "graph")["status"] == "success"
+DEFERRED = """
+from nodeloom import *
+
+class Late(Model):
+    def setup_io(self):
+        self.add_input("image", "IMAGE")
+        self.add_input("late", "IMAGE", deferred=True)
+        self.add_input("factor", float, deferred=True)
+        self.add_output("image", "IMAGE")
+        self.add_output("mean", float)
+
+    def load(self, device, check=None):
+        pass
+
+    def execute(self, **inputs):
+        image = inputs["image"] * 0
+        late = inputs["late"]() * inputs["factor"]()
+        return {"image": image + late, "mean": float(late.mean())}
+
+@workflow
+def late(image: Image, prompt: str, rounds: int = 2):
+    text_encoder, vae = TextEncoder("TINY"), Vae("TINY")
+    denoiser, step = Denoiser("TINY"), SamplerStep()
+    positive, negative = text_encoder(prompt), text_encoder("")
+    latents = LatentsGenerator(denoiser)(1, 3, width=64, height=64)
+    for _ in range(3):
+        latents = step(denoiser(latents, positive, negative), latents)
+    drawn = vae.decode(latents)
+    model, factor = Late(), 1.0
+    for _ in range(rounds):
+        drawn, mean = model(image, drawn, factor)
+        factor = mean
+    return {"drawn": vae.decode(latents), "late": drawn}
+"""
+
+
+def test_deferred_inputs_come_from_whatever_makes_them(server: ServerProcess) -> None:
+    text = DEFERRED.replace("TINY", TINY)
+    (server.base / "flows" / "late.py").write_text(text, "utf-8")
+    register(server, "late", file="late.py")
+    told = invoke(server, "late", image=HINT, prompt="late", rounds=1)
+    assert np.array_equal(pixels(server, told, "late"), pixels(server, told, "drawn"))
+    twice = invoke(server, "late", image=HINT, prompt="late", rounds=2)
+    drawn = pixels(server, twice, "drawn").astype(float)
+    expected = drawn * drawn.mean() / 255
+    assert np.abs(pixels(server, twice, "late") - expected).max() <= 2

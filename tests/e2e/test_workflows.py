@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import numpy as np
 import pytest
-from kit.cluster import ServerProcess
+from kit.cluster import ServerProcess, connect
 from kit.prompts import TINY, txt2img
 from kit.workflow_server import (
     EXAMPLES,
@@ -180,6 +181,32 @@ def test_whoever_waits_too_long_is_told_and_the_request_goes_on(server: ServerPr
     server.wait_for(lambda: server.get(where)["status"] == "success", "its end")
 
 
+async def test_a_client_that_leaves_while_it_waits_changes_nothing(server: ServerProcess) -> None:
+    body = {"inputs": {"prompt": "left", "steps": 30}, "wait": True, "prompt_id": "left"}
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(TimeoutError):
+            await session.post(
+                f"{server.url}/nodeloom/workflows/text_to_image/invoke",
+                json=body,
+                timeout=aiohttp.ClientTimeout(total=0.3),
+            )
+    where = "/nodeloom/requests/left"
+    server.wait_for(lambda: server.ask("GET", where)[1]["status"] == "success", "its end")
+
+
+async def test_an_invocation_is_told_like_a_prompt(server: ServerProcess) -> None:
+    path = f"{server.url}/nodeloom/workflows/sharpen/invoke"
+    async with connect(server.url) as client:
+        body = {"inputs": {"image": HINT, "amount": 0.3}, "client_id": client.client_id}
+        async with client.session.post(path, json=body) as answer:
+            accepted = await answer.json()
+        await client.end_of(accepted["prompt_id"])
+    told = [(m["type"], m["data"].get("node")) for m in client.texts(accepted["prompt_id"])]
+    assert told[0][0] == "execution_start"
+    assert ("executing", "Sharpen-1") in told
+    assert ("executed", accepted["nodes"]["image"]) in told
+
+
 def test_a_request_keeps_the_version_it_was_accepted_with(server: ServerProcess) -> None:
     flow = server.base / "flows" / "growing.py"
     text = (
@@ -241,8 +268,8 @@ def test_registrations_and_accepted_invocations_survive_kill_9(
     checkpoint: Path, tmp_path: Path
 ) -> None:
     base = make_workflow_base(tmp_path / "base", checkpoint)
-    server = ServerProcess(base, executors=1, flags=flags(base))
-    values = {"prompt": "a loom", "steps": 60, "size": 64}
+    server = ServerProcess(base, executors=1, flags=flags(base, "--threads", "1"))
+    values = {"prompt": "a loom", "steps": 20, "size": 64}
     with server:
         register(server, "text_to_image", file="text_to_image.py")
         register(server, "sharpen", file="custom_model.py")

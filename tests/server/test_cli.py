@@ -37,6 +37,9 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["--extra-model-paths-config", "/nosuch.yaml"], "/nosuch.yaml"),
         (["--temp-directory", "/"], "temp_directory"),
         (["--listen", "203.0.113.1"], "203.0.113.1"),
+        (["--allow-user-models"], "needs workflow_directory"),
+        (["--workflow-directory", "/nosuch"], "is no folder"),
+        (["--workflow-directory", "/"], "overlap"),
     ],
 )
 def test_serve_refuses_settings_that_make_no_sense(

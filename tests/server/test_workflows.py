@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import PIL.Image
 import pytest
+from kit.workflow_server import EXAMPLES
 from nodeloom.runtime.config import Settings
 from nodeloom.runtime.errors import SettingsProblem
 from nodeloom.server.app_keys import REGISTRAR
@@ -32,6 +34,13 @@ GRAPH: dict[str, Any] = {
 }
 GRAPH["1"]["inputs"]["batch_size"] = 1
 WIDTH = {"width": {"node": "1", "input": "width"}}
+
+
+def picture() -> bytes:
+    """A PNG."""
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (8, 8)).save(file, "PNG")
+    return file.getvalue()
 
 
 @pytest.fixture
@@ -196,6 +205,28 @@ async def test_python_runs_only_where_the_owner_says_so(client: Client, serve: S
         assert (status, refused["error"]["type"]) == (403, "user_code_refused")
         assert "--workflow-directory" in refused["error"]["message"]
         assert (await put(closed, "graph", prompt=GRAPH))[0] == 201
+
+
+async def test_models_of_users_own_need_a_flag_of_their_own(
+    client: Client, serve: Serve, flows: Path, tmp_path: Path
+) -> None:
+    (flows / "own.py").write_text((EXAMPLES / "custom_model.py").read_text("utf-8"), "utf-8")
+    status, refused = await put(client, file="own.py")
+    assert (status, refused["error"]["type"]) == (403, "user_code_refused")
+    assert "--allow-user-models" in refused["error"]["message"]
+    fields = {"workflow_directory": flows, "allow_user_models": True}
+    async with serve(**fields, user_directory=tmp_path / "other") as open_:
+        (tmp_path / "base" / "input" / "x.png").write_bytes(picture())
+        assert (await put(open_, file="own.py"))[0] == 201
+        assert (await invoke(open_, inputs={"image": "x.png"}))[0] == 200
+        ((_, _, prompt, _, _),) = await pending(open_)
+        assert (await open_.post("/prompt", json={"prompt": prompt})).status == 200
+        (flows / "own.py").unlink()
+        status, refused = await invoke(open_, inputs={"image": "x.png"})
+        assert (status, refused["error"]["type"]) == (400, "invocation_rejected")
+    answer = await client.post("/prompt", json={"prompt": prompt})
+    assert answer.status == 400
+    assert "--allow-user-models" in await answer.text()
 
 
 async def test_a_foreign_page_is_refused(client: Client) -> None:
