@@ -16,7 +16,7 @@ MIN_GAIN: Final = 0.03  # of a call's seconds; less is noise, and a batch delays
 NEAR_BEST: Final = 1.02  # a smaller batch that is nearly as cheap is taken: it ends sooner
 TRIALS: Final = 2  # the first batch of a size also pays for what the libraries prepare for it
 RECENT: Final = 9  # of whose seconds the median counts: a machine may be busy for a while
-TRY_AGAIN_AFTER: Final = 200  # batches
+TRY_AGAIN_AFTER: Final = 100  # batches
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ def learn(profiles: Profiles, batch: RunningBatch, event: BatchReported) -> None
     calls_s = event.run_s - event.waited_s
     calls_s -= sum(loaded.seconds_s for loaded in event.loaded)
     calls_s -= sum(switched.seconds_s for switched in event.switched)
+    calls_s = max(0.0, calls_s)  # its parts are measured one by one, with clocks of their own
     size = len(batch.calls)
     batch.calls[0].state.profile.learn(calls_s / size)
     key = None if batch.model is None else batch.model.key
