@@ -67,8 +67,8 @@ class Load:
 
 
 LOADS: Final = (
-    Load(size=128, prompts=2, steps=12, limit=1.2),
-    Load(size=256, prompts=1, steps=10, limit=1.0),
+    Load(size=128, prompts=5, steps=12, limit=1.2),
+    Load(size=256, prompts=2, steps=10, limit=1.0),
 )
 
 

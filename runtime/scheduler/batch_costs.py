@@ -10,13 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final
 
 MIN_GAIN: Final = 0.03  # of a call's seconds; less is noise, and a batch delays its first call
 NEAR_BEST: Final = 1.02  # a smaller batch that is nearly as cheap is taken: it ends sooner
 TRIALS: Final = 2  # the first batch of a size also pays for what the libraries prepare for it
+TRIED: Final = (2, 4, 8, 16, 32, 64)
 RECENT: Final = 9  # of whose seconds the median counts: a machine may be busy for a while
-TRY_AGAIN_AFTER: Final = 100  # batches
+TRY_AGAIN_AFTER: Final = 32  # batches: sizes measured at different times hardly compare
 
 
 @dataclass(slots=True)
@@ -75,15 +77,19 @@ class BatchCosts:
         return self._answers[num_ready]
 
     def _best_size(self, num_ready: int) -> int:
-        largest, size = 1, 2
-        while size <= num_ready:
-            if not self._is_known(size):
+        known = [n for n in self._sizes if self._is_known(n)]
+        largest, limit = 1, num_ready
+        for size in takewhile(lambda size: size <= num_ready, TRIED):
+            if size in known:
+                if not self._pays(size, than=largest):
+                    limit = size - 1
+                    break
+                largest = size
+            elif size > max(known, default=0):
                 return size  # a trial
-            if not self._pays(size, than=largest):
-                break
-            largest, size = size, size * 2
         # Up to the next size that would be tried, one may go by the line.
-        sizes = range(1, min(num_ready, max(1, 2 * largest - 1)) + 1)
+        limit = min(limit, max([2 * largest - 1, *known]))
+        sizes = range(1, limit + 1)
         costs = {n: cost / n for n in sizes if (cost := self.seconds_s(n)) is not None}
         if not costs:
             return largest

@@ -101,11 +101,12 @@ class ReadyQueue:
 def shape_of(state: NodeState, values: Mapping[ValueId, HeldValue]) -> Shape:
     """What decides, with op and model, how long a call takes: the shapes that it reads.
 
-    Of each value its first tensor's: latents, texts, pictures. What is not among `values` counts as
-    empty, and so does a scalar. Deferred inputs, which may still be made, follow from the others.
+    Of each value its first tensor's: latents, texts, pictures. What is not among `values` or has no
+    tensor is left out. Deferred inputs, which may still be made, follow from the others.
     """
     eager = (value_id for value_id in state.inputs if value_id not in state.deferred)
-    return tuple(_first_shape(values.get(value_id)) for value_id in eager)
+    shapes = (_first_shape(values.get(value_id)) for value_id in eager)
+    return tuple(shape for shape in shapes if shape)
 
 
 def _first_shape(value: HeldValue | None) -> tuple[int, ...]:

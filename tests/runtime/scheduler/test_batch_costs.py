@@ -113,6 +113,12 @@ def test_a_size_that_was_not_run_for_long_is_tried_again() -> None:
     assert costs.best_size(2) == 2
 
 
+def test_no_size_is_tried_between_those_that_are_in_use() -> None:
+    costs = measured(s1=0.1, s2=0.12, s3=0.15)
+    learn(costs, 3, 0.15, times=2 * TRY_AGAIN_AFTER)  # two was not run for long
+    assert costs.best_size(3) == 3
+
+
 def test_a_call_alone_is_never_forgotten() -> None:
     costs = measured(s1=0.1, s2=0.15)
     learn(costs, 2, 0.15, times=2 * TRY_AGAIN_AFTER)
