@@ -1,22 +1,20 @@
 """Accepted requests and their results, in SQLite (WAL). Accepted means durable.
 
-All statements, and the JSON in and out of them, run on one thread of its own: the event loop
-never waits for a disk. A request is
-committed with `synchronous=FULL` before its client hears 200; what ended is kept up to a bound,
-oldest first out. Source: architecture, section 10.
+All statements, and the JSON in and out of them, run on the database's thread. A request is
+committed before its client hears 200; what ended is kept up to a bound, oldest first out.
+Source: architecture, section 10.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
+from ..database import Database
 from ..ids import RequestId
 from .records import HistoryEntry, Submission
 
@@ -34,7 +32,6 @@ CREATE INDEX IF NOT EXISTS requests_by_id ON requests (request_id);
 CREATE INDEX IF NOT EXISTS requests_by_end ON requests (ended_seq);
 """
 
-T = TypeVar("T")
 R = TypeVar("R", Submission, HistoryEntry)
 
 
@@ -42,42 +39,37 @@ class Store:
     """The database of one server. Open it with `open`, end with `close`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
-        self._connection: sqlite3.Connection | None = None
+        self._database = Database(path, name="store", schema=_SCHEMA, version=SCHEMA_VERSION)
 
     async def open(self) -> None:
-        """Create or open the file. Raises: sqlite3.DatabaseError: it is not a database of ours."""
-        await self._run(self._open)
+        """Create or open the file. Raises: sqlite3.DatabaseError: it is no database of ours."""
+        await self._database.open()
 
     async def close(self) -> None:
         """Finish what is queued and close the file."""
-        if self._connection is not None:
-            await self._run(self._connection.close)
-            self._connection = None
-        self._thread.shutdown()
+        await self._database.close()
 
     async def accept(self, submission: Submission) -> None:
         """Make a request durable."""
-        await self._run(lambda: self._accept(submission))
+        await self._database.run(lambda: self._accept(submission))
 
     async def finish(self, entry: HistoryEntry) -> None:
         """Record how a request ended; an older entry under the same id goes."""
-        await self._run(lambda: self._finish(entry))
+        await self._database.run(lambda: self._finish(entry))
 
     async def forget(self, request_ids: Sequence[RequestId]) -> None:
         """Delete requests that never ran."""
-        await self._run(lambda: self._forget(request_ids))
+        await self._database.run(lambda: self._forget(request_ids))
 
     async def unfinished(self) -> list[Submission]:
         """What was accepted and not ended, in order of arrival."""
         query = "SELECT submission FROM requests WHERE ended_seq IS NULL ORDER BY seq"
-        return await self._run(lambda: self._read(Submission, query, ()))
+        return await self._database.run(lambda: self._read(Submission, query, ()))
 
     async def entry(self, request_id: RequestId) -> HistoryEntry | None:
         """The history entry under an id."""
         query = "SELECT entry FROM requests WHERE request_id = ? AND ended_seq IS NOT NULL"
-        found = await self._run(lambda: self._read(HistoryEntry, query, (request_id,)))
+        found = await self._database.run(lambda: self._read(HistoryEntry, query, (request_id,)))
         return found[-1] if found else None
 
     async def entries(self, *, max_items: int | None, offset: int | None) -> list[HistoryEntry]:
@@ -85,35 +77,15 @@ class Store:
 
         Source: spec comfyui-api/api.md, section 4.
         """
-        return await self._run(lambda: self._entries(max_items, offset))
+        return await self._database.run(lambda: self._entries(max_items, offset))
 
     async def delete_entries(self, request_ids: Sequence[RequestId] | None) -> None:
         """Delete ended requests: these, or all of them."""
-        await self._run(lambda: self._delete_entries(request_ids))
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        await self._database.run(lambda: self._delete_entries(request_ids))
 
     @property
     def _db(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise RuntimeError("the store is not open")
-        return self._connection
-
-    def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self._path, check_same_thread=False, timeout=10.0)
-        self._path.chmod(0o600)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, SCHEMA_VERSION):
-            connection.close()
-            raise sqlite3.DatabaseError(f"{self._path}: written by another version ({version})")
-        with connection:
-            connection.executescript(_SCHEMA)
-            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        self._connection = connection
+        return self._database.connection
 
     def _accept(self, submission: Submission) -> None:
         row = (submission.request_id, msgspec.json.encode(submission))

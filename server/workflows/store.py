@@ -6,16 +6,14 @@ again, not even after the workflow was deleted.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
+from ...runtime.database import Database
 from .records import RegistrationConflict, Source, UnknownWorkflow, Version, content_hash
 
 MAX_WORKFLOWS: Final = 1_000
@@ -39,77 +37,47 @@ CREATE TABLE IF NOT EXISTS versions (
 );
 """
 
-T = TypeVar("T")
-
 
 class WorkflowStore:
     """The database of one server. Open it with `open`, end with `close`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="workflows")
-        self._connection: sqlite3.Connection | None = None
+        self._database = Database(path, name="workflows", schema=_SCHEMA, version=SCHEMA_VERSION)
 
     async def open(self) -> None:
         """Create or open the file. Raises: sqlite3.DatabaseError: it is no database of ours."""
-        await self._run(self._open)
+        await self._database.open()
 
     async def close(self) -> None:
         """Finish what is queued and close the file."""
-        if self._connection is not None:
-            await self._run(self._connection.close)
-            self._connection = None
-        self._thread.shutdown()
+        await self._database.close()
 
     async def register(self, name: str, source: Source) -> tuple[Version, bool]:
         """Make `source` the current version; one of equal content is that version.
 
         Returns: the version, and whether it is new. Raises: RegistrationConflict: no room.
         """
-        return await self._run(lambda: self._register(name, source))
+        return await self._database.run(lambda: self._register(name, source))
 
     async def version(self, name: str, number: int | None = None) -> Version:
         """A version, the current one by default. Raises: UnknownWorkflow."""
-        return await self._run(lambda: self._version(name, number))
+        return await self._database.run(lambda: self._version(name, number))
 
     async def numbers(self, name: str) -> list[int]:
         """The versions of a workflow, oldest first. Raises: UnknownWorkflow."""
-        return await self._run(lambda: self._numbers(name))
+        return await self._database.run(lambda: self._numbers(name))
 
     async def summaries(self) -> list[dict[str, Any]]:
         """The current versions as listings have them, by name."""
-        return await self._run(self._summaries)
+        return await self._database.run(self._summaries)
 
     async def delete(self, name: str) -> None:
         """Forget a workflow with all its versions. Raises: UnknownWorkflow."""
-        await self._run(lambda: self._delete(name))
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        await self._database.run(lambda: self._delete(name))
 
     @property
     def _db(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise RuntimeError("the store is not open")
-        return self._connection
-
-    def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self._path, check_same_thread=False, timeout=10.0)
-        self._path.chmod(0o600)
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            written_by = connection.execute("PRAGMA user_version").fetchone()[0]
-            if written_by not in (0, SCHEMA_VERSION):
-                raise sqlite3.DatabaseError(f"{self._path}: of another version ({written_by})")
-            with connection:
-                connection.executescript(_SCHEMA)
-                connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        except sqlite3.Error:
-            connection.close()
-            raise
-        self._connection = connection
+        return self._database.connection
 
     def _register(self, name: str, source: Source) -> tuple[Version, bool]:
         digest = content_hash(source)

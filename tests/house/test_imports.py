@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "nodeloom.web",
         "nodeloom.runtime.coordinator.service",
         "nodeloom.runtime.coordinator.records",  # the types in the service's signatures
+        "nodeloom.runtime.database",
         "nodeloom.runtime.notices",
         "nodeloom.runtime.errors",
         "nodeloom.runtime.ids",

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-import pytest
 from kit.graphs import chain, graph, model, node
 from kit.loops import COSTS_THE_SAME, PAYS, order_of_work, sampled, teach
 from kit.plant import Plant
 from nodeloom.graph_import.handles import Role
 from nodeloom.graph_import.types import SAMPLER_STATE
-from nodeloom.runtime.scheduler.invariants import check_scheduler
 from nodeloom.runtime.scheduler.scheduler import SchedulerConfig
 
 DENOISER = model("m", size_bytes=10**6)
 TEXT = model("m", Role.TEXT_ENCODER, size_bytes=10**6)
-
-
-@pytest.fixture
-def plant() -> Iterator[Plant]:
-    plant = Plant()
-    yield plant
-    check_scheduler(plant.scheduler)
 
 
 def leading(plant: Plant, costs: Mapping[int, float] = PAYS, *, num_steps: int = 9) -> None:

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from kit.graphs import chain, model, patched
 from kit.loops import PAYS, order_of_work, sampled, teach
 from kit.plant import Plant
 from nodeloom.graph_import.handles import ModelRef, Role
-from nodeloom.runtime.scheduler.invariants import check_scheduler
 
 BASE = model("m", size_bytes=10**6)
 HUGE = model("huge", size_bytes=10**12)
 TEXT = model("m", Role.TEXT_ENCODER, size_bytes=10**6)
-
-
-@pytest.fixture
-def plant() -> Iterator[Plant]:
-    plant = Plant()
-    yield plant
-    check_scheduler(plant.scheduler)
 
 
 def begun(plant: Plant, ref: ModelRef) -> None:
