@@ -37,6 +37,12 @@ class BadRequest(NodeloomError):
         self.text = details
 
 
+class PageRefused(NodeloomError):
+    """What any page of a browser can send unasked, where users' Python may come to run (403)."""
+
+    code = "page_refused"
+
+
 _STATUS: Final[tuple[tuple[type[NodeloomError], int], ...]] = (
     (ImportRejected, 400),
     (BadRequest, 400),
@@ -46,6 +52,7 @@ _STATUS: Final[tuple[tuple[type[NodeloomError], int], ...]] = (
     (InvocationRejected, 400),
     (TraceFailed, 400),
     (UserCodeRefused, 403),
+    (PageRefused, 403),
     (UnknownWorkflow, 404),
     (RegistrationConflict, 409),
     (AdmissionRejected, 429),

@@ -16,8 +16,14 @@ MIN_INTEGER: Final = -(2**63)
 MAX_INTEGER: Final = 2**64 - 1
 
 
-async def read_object(request: web.Request) -> dict[str, object]:
-    """The body as a JSON object, whatever its Content-Type says. Raises: BadRequest."""
+async def read_object(request: web.Request, max_bytes: int | None = None) -> dict[str, object]:
+    """The body as a JSON object, whatever its Content-Type says.
+
+    Raises: BadRequest. HTTPRequestEntityTooLarge: it is longer than `max_bytes`.
+    """
+    declared_bytes = request.content_length or 0  # it may come in pieces, without a length
+    if max_bytes is not None and max(declared_bytes, len(await request.read())) > max_bytes:
+        raise web.HTTPRequestEntityTooLarge(max_bytes)
     value = parse(await request.read())
     if not isinstance(value, dict):
         raise BadRequest("The body must be a JSON object", type_="invalid_json")

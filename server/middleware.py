@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from ..graph_import.errors import NodeloomError
-from .errors import error_response
+from .errors import PageRefused, error_response
 
 _IMAGE_SUFFIXES: Final = frozenset(
     (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
@@ -62,6 +62,19 @@ async def check_origin(request: web.Request, handler: Handler) -> web.StreamResp
     if request.method == hdrs.METH_OPTIONS:
         return web.Response()
     return await handler(request)
+
+
+def check_sender(request: web.Request) -> None:
+    """For routes behind which users' Python may run: more than `check_origin` asks.
+
+    A browser sends JSON to a foreign server only after it has asked, and we never say yes (but to
+    the origin of `--enable-cors-header`). A frame without an origin sends `null`.
+    Raises: PageRefused.
+    """
+    if request.headers.get(hdrs.ORIGIN) == "null":
+        raise PageRefused("a page without an origin can't do this")
+    if request.body_exists and request.content_type != "application/json":
+        raise PageRefused("send this with Content-Type: application/json")
 
 
 def allow_cors(origin: str) -> Middleware:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
@@ -9,6 +10,7 @@ from ..errors import CompositionError, Fault, Place
 from ..handles import Scalar
 from ..nodes.literals import InputRefused, check_choice, check_range
 from ..nodes.schema import InputConfig, InputSpec
+from ..nodes.user_model import MAX_INT, MIN_INT
 from ..types import BOOLEAN, COMBO, FLOAT, INT, LATENT, SAMPLER_STATE, STRING, connects, union
 from .placeholder import Placeholder
 from .program import InputRef
@@ -79,6 +81,9 @@ def check_argument(label: str, spec: InputSpec, value: object, place: Place) -> 
     if received is None:
         raise _wrong_type(label, spec, type(value).__name__, f" ({value!r:.60})", place)
     _check_type(label, spec, received, value, place)
+    if reason := unstorable(value):
+        message = f"{label}, input {spec.name!r}: {reason}"
+        raise CompositionError(message, Fault.WRONG_VALUE, place, input=spec.name)
     try:
         check_range(spec, value, lambda: _config(spec))
         if isinstance(spec.choices, tuple):
@@ -92,6 +97,21 @@ def check_argument(label: str, spec: InputSpec, value: object, place: Place) -> 
 def type_of_constant(value: object) -> str | None:
     """The port type of a Python value; None: it can't be written into a workflow."""
     return next((type_ for kind, type_ in TYPES_OF_CONSTANTS if type(value) is kind), None)
+
+
+def unstorable(value: object) -> str | None:
+    """Why a constant can't be stored and sent on; None: it can."""
+    match value:
+        case float() if not math.isfinite(value):
+            return f"{value} is no number that can be stored"
+        case int() if not MIN_INT <= value <= MAX_INT:
+            return f"a whole number must be from {MIN_INT} to {MAX_INT}"
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return "this text has half a surrogate pair"
+    return None
 
 
 def constant(value: object) -> Scalar:

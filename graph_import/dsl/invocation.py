@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from itertools import chain, islice, repeat
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -19,6 +20,9 @@ from ..nodes.registry import Registry
 from ..nodes.user_model import MAX_INT, MIN_INT
 from ..types import BOOLEAN, FLOAT, IMAGE, INT, STRING
 from .program import Program, WorkflowInput
+
+MAX_PROBLEMS: Final = 100  # that are told, and inputs that are named
+MAX_NAME_SHOWN: Final = 200  # characters
 
 
 class Definition(Protocol):
@@ -106,14 +110,7 @@ def checked_values(
     """A value for every input. Raises: InvocationRejected: with a problem for each that has none
     or a wrong one."""
     declared = {item.name: item for item in inputs}
-    problems = [
-        InvocationProblem(
-            input=name,
-            reason=f"there is no such input; there are {', '.join(declared) or 'none'}",
-        )
-        for name in values
-        if name not in declared
-    ]
+    problems = unknown_inputs(declared, values)
     given: dict[str, Scalar] = {}
     for name, item in declared.items():
         value = values.get(name, item.default)
@@ -126,8 +123,35 @@ def checked_values(
         except ValueError as problem:
             problems.append(InvocationProblem(input=name, reason=str(problem)))
     if problems:
-        raise InvocationRejected(workflow, problems)
+        raise InvocationRejected(workflow, limited(problems))
     return given
+
+
+def unknown_inputs(
+    declared: Mapping[str, object], values: Mapping[str, object]
+) -> list[InvocationProblem]:
+    """A problem for each value that no input takes; the first one says which inputs there are."""
+    reasons = chain(
+        [f"there is no such input; {_there_are(declared)}"], repeat("there is no such input")
+    )
+    unknown = (name for name in values if name not in declared)
+    return [
+        InvocationProblem(input=name[:MAX_NAME_SHOWN], reason=reason)
+        for name, reason in zip(unknown, reasons, strict=False)
+    ]
+
+
+def limited(problems: Sequence[InvocationProblem]) -> Sequence[InvocationProblem]:
+    """The first ones, and how many more there are: no answer is much larger than its question."""
+    if len(problems) <= MAX_PROBLEMS:
+        return problems
+    more = f"and {len(problems) - MAX_PROBLEMS} more problems"
+    return [*problems[:MAX_PROBLEMS], InvocationProblem(input=None, reason=more)]
+
+
+def _there_are(declared: Mapping[str, object]) -> str:
+    names = [*islice(declared, MAX_PROBLEMS), *(["..."] if len(declared) > MAX_PROBLEMS else [])]
+    return f"there are {', '.join(names) or 'none'}"
 
 
 def converted(type_: str, value: object) -> Scalar:
@@ -169,4 +193,5 @@ def rejection(program: Program, problems: Sequence[ImportProblem], text: str) ->
         )
         for problem in problems
     ]
-    return InvocationRejected(program.name, found or [InvocationProblem(input=None, reason=text)])
+    told_ = limited(found) or [InvocationProblem(input=None, reason=text)]
+    return InvocationRejected(program.name, told_)

@@ -6,7 +6,8 @@ ComfyUI's, and from there on nothing tells the two apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -83,7 +84,7 @@ class StructuralUse(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
+class Program(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One trace of a workflow, for one set of structural values."""
 
     name: str
@@ -110,24 +111,21 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         for item in self.inputs:
             if node_id == _loader(item.name):
                 return item.name
-        return next(
-            (
-                given.name
-                for call in self._calls_of(node_id)
-                for input_name, given in call.inputs
-                if input_name == name and isinstance(given, InputRef)
-            ),
-            None,
-        )
+        call = self._calls_by_id.get(node_id)
+        given = None if call is None else dict(call.inputs).get(name)
+        return given.name if isinstance(given, InputRef) else None
 
     def place_of(self, node_id: str) -> Place | None:
         """The line that a node of the prompt comes from."""
-        places = [item.place for item in self.inputs if node_id == _loader(item.name)]
-        places += [call.place for call in self._calls_of(node_id)]
-        return places[0] if places else None
+        for item in self.inputs:
+            if node_id == _loader(item.name):
+                return item.place
+        call = self._calls_by_id.get(node_id)
+        return None if call is None else call.place
 
-    def _calls_of(self, node_id: str) -> Iterator[Call]:
-        return (call for call in self.calls if call.node_id == node_id)
+    @cached_property
+    def _calls_by_id(self) -> dict[str, Call]:
+        return {call.node_id: call for call in self.calls}
 
 
 def _loader(name: str) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import sys
+from typing import Final
 
 from ..errors import CompositionError, Fault, Place
 from ..model import Model
 from ..nodes.user_model import Declaration
-from .arguments import type_of_constant
+from .arguments import type_of_constant, unstorable
 from .source import SOURCE, ModuleSource
+
+SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def declaration_of(model: Model, place: Place) -> Declaration:
@@ -36,6 +41,9 @@ def declaration_of(model: Model, place: Place) -> Declaration:
             message = f"{cls.__name__}: setting {name!r} must be a number, text, bool or None"
             received = type(value).__name__
             raise CompositionError(message, Fault.WRONG_TYPE, place, received=received)
+        if reason := unstorable(value):
+            message = f"{cls.__name__}: setting {name!r}: {reason}"
+            raise CompositionError(message, Fault.WRONG_VALUE, place)
     declaration = Declaration(
         file=source.file,
         name=cls.__name__,
@@ -47,3 +55,14 @@ def declaration_of(model: Model, place: Place) -> Declaration:
     if reason := declaration.fault():
         raise CompositionError(f"{cls.__name__}: {reason}", Fault.BAD_MODEL, place)
     return declaration
+
+
+def kept_name(path: str, sha256: str) -> str | None:
+    """The name of the copy that executors run of the file at `path`, with this content.
+
+    Of a file that is gone nobody finds a copy by another file's name. None: this is no hash.
+    """
+    if SHA256.fullmatch(sha256) is None:
+        return None
+    named = f"{path}\0{sha256}".encode("utf-8", "surrogateescape")
+    return f"{hashlib.sha256(named).hexdigest()}.py"

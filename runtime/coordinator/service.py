@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ...graph_import.errors import NodeloomError
+from ...graph_import.errors import ModelFileProblem, NodeloomError
 from ...graph_import.ir import Graph
 from ..config import Settings
 from ..errors import AdmissionRejected
@@ -259,9 +259,10 @@ class Coordinator:
                 submission.roots,
                 submission.extra_data,
             )
-        except NodeloomError as problem:
+        except (NodeloomError, OSError) as problem:
+            ours = problem if isinstance(problem, NodeloomError) else ModelFileProblem(str(problem))
             self._narrator.accept(submission, EMPTY_GRAPH)
-            self._narrator.fail_unstarted(submission.request_id, error_report(problem))
+            self._narrator.fail_unstarted(submission.request_id, error_report(ours))
             return
         self._narrator.accept(submission, graph)
         await self._arrive(submission, graph)

@@ -1,15 +1,15 @@
 """Models of users' own: a class in a Python file with known content, behind a wrapper of ours.
 
-The file is found by the hash of its bytes in the folder where the server keeps what its owner lets
-run, so an accepted request goes on with the text that it was accepted with. Whatever the text does
-wrong fails the node that called it and says the line; only what ends the process goes further.
+The text is found by the file's path and the hash of its bytes in the folder where the server keeps
+what its owner lets run, so an accepted request goes on with the text that it was accepted with.
+Whatever the text does wrong fails the node that called it and says the line; only what ends the
+process goes further.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-import re
 import sys
 import traceback
 from collections import OrderedDict
@@ -22,6 +22,7 @@ from typing import Any, Final
 import torch
 
 from ...graph_import.dsl.source import run_source
+from ...graph_import.dsl.user_code import kept_name
 from ...graph_import.errors import ModelFileProblem, NodeloomError
 from ...graph_import.handles import ModelRef, UserClass
 from ...graph_import.model import Check, Model, no_check
@@ -32,14 +33,8 @@ from .weight_files import problem
 MAX_SOURCE_BYTES: Final = 1 << 20
 MAX_MODULES: Final = 64  # texts that stay loaded
 MAX_CAUSES: Final = 32  # exceptions looked at in a chain of them
-SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 _modules: OrderedDict[str, None] = OrderedDict()
-
-
-def kept_name(sha256: str) -> str | None:
-    """The name of a file with this content among the kept ones; None: this is no hash."""
-    return f"{sha256}.py" if SHA256.fullmatch(sha256) else None
 
 
 class UserModel(Model):
@@ -111,7 +106,7 @@ class UserModel(Model):
         """The file's bytes. Raises: ModelFileProblem."""
         if self._folder is None:
             raise problem(self._path, "this executor runs no models of users' own")
-        name = kept_name(self._class.sha256)
+        name = kept_name(self._path, self._class.sha256)
         if name is None:
             raise problem(self._path, "its hash is none")
         try:

@@ -86,8 +86,7 @@ class KeptStates:
         except FileNotFoundError:
             return None
         except (OSError, SafetensorError, KeyError) as problem:
-            log.warning("kept_state_unusable", extra={"entry": entry, "reason": str(problem)})
-            path.unlink(missing_ok=True)
+            _drop(path, problem)
             return None
         return state
 
@@ -99,13 +98,16 @@ class KeptStates:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(self._folder):
                 path.parent.mkdir(mode=0o700, exist_ok=True)
-                if path.exists():
+                if _size(path) == len(data):
                     os.utime(path)
-                elif self._make_room(key, len(data), max_bytes):
-                    part = path.with_suffix(".part")
-                    part.write_bytes(data)
-                    part.replace(path)
-                return path.exists()
+                    return True
+                path.unlink(missing_ok=True)  # of another size it is damaged
+                if not self._make_room(key, len(data), max_bytes):
+                    return False
+                part = path.with_suffix(".part")
+                part.write_bytes(data)
+                part.replace(path)
+                return True
         except OSError as problem:
             log.warning("state_not_kept", extra={"reason": str(problem)})
             return False
@@ -162,12 +164,37 @@ def _digest(text: str) -> str:
 
 
 @lru_cache(maxsize=4 * MAX_PER_KEY)
+def _read_embedding(path: Path) -> torch.Tensor:
+    """The text's embedding in a file. A name says what is in it, so it is read once.
+
+    Raises: OSError, SafetensorError, KeyError; then the next call reads again.
+    """
+    return _read(path)[EMBEDDING].clone()
+
+
 def _embedding(path: Path) -> torch.Tensor | None:
-    """The text's embedding in a file. A name says what is in it, so it is read once."""
+    """The text's embedding in a file; None: it is gone, or damaged and now deleted."""
     try:
-        return _read(path)[EMBEDDING].clone()
+        return _read_embedding(path)
+    except FileNotFoundError:
+        return None
     except (OSError, SafetensorError, KeyError) as problem:
-        log.warning("kept_state_unusable", extra={"entry": _entry(path), "reason": str(problem)})
+        _drop(path, problem)
+        return None
+
+
+def _drop(path: Path, problem: Exception) -> None:
+    """Delete a file that can't be used, so that it can be kept anew."""
+    log.warning("kept_state_unusable", extra={"entry": _entry(path), "reason": str(problem)})
+    with suppress(OSError):
+        path.unlink()
+
+
+def _size(path: Path) -> int | None:
+    """The file's size in bytes; None: there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
         return None
 
 

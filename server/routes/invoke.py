@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -22,21 +22,26 @@ from ...runtime.ids import RequestId
 from ..app_keys import COORDINATOR, IMPORTER, REGISTRAR, REQUEST_WATCH, SETTINGS
 from ..errors import BadRequest
 from ..json_body import read_object
+from ..middleware import check_sender
 from ..prompt_importer import PromptImporter
 from ..workflows.binding import Bound
 from ..workflows.records import RegistrationConflict
-from .prompt import PromptBody, read_body, submission_of
+from .prompt import OURS, PromptBody, read_body, submission_of
 
 MAX_WAIT_S: Final = 3600.0
-OURS: Final = "nodeloom"  # in a request's extra_data: what it was invoked as
+MAX_BODY_BYTES: Final = 1 << 20
+MAX_INPUTS: Final = 1024  # that are looked at at all
+MAX_VERSION: Final = 10**18 - 1
 _OF_PROMPT: Final = frozenset({"client_id", "prompt_id", "number", "front", "extra_data"})
 
 
 class Invoke(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body, but for what POST /prompt has too."""
 
-    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
-    version: int | None = None
+    inputs: Annotated[dict[str, Any], msgspec.Meta(max_length=MAX_INPUTS)] = msgspec.field(
+        default_factory=dict
+    )
+    version: Annotated[int, msgspec.Meta(ge=1, le=MAX_VERSION)] | None = None
     wait: bool = False
     timeout_s: float | None = None
 
@@ -51,7 +56,8 @@ class InvokedAs(msgspec.Struct, frozen=True, kw_only=True):
 
 async def post_invoke(request: web.Request) -> web.Response:
     """Accept an invocation; with `wait`, answer when it has ended (202 if that takes too long)."""
-    given, body = read_invoke(await read_object(request))
+    check_sender(request)
+    given, body = read_invoke(await read_object(request, MAX_BODY_BYTES))
     request.app[IMPORTER].passes.check(body.extra_data)
     registrar, coordinator = request.app[REGISTRAR], request.app[COORDINATOR]
     version = await registrar.store.version(request.match_info["name"], given.version)
@@ -159,7 +165,7 @@ def _ended(entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _invoked_as(submission: Submission) -> dict[str, Any]:
-    """workflow, version and nodes; nothing for a prompt (whose extra_data is the client's)."""
+    """workflow, version and nodes; nothing for a prompt, which can't pose as an invocation."""
     try:
         invoked = msgspec.convert(submission.extra_data.get(OURS), type=InvokedAs)
     except msgspec.ValidationError:

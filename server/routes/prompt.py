@@ -19,6 +19,7 @@ from ...graph_import.comfy.api_format import prompt_of
 from ...graph_import.comfy.problems import node_errors
 from ...graph_import.comfy.validate import Validated
 from ...graph_import.ir import Graph
+from ...graph_import.nodes.user_model import PREFIX
 from ...runtime.config import PreviewMethod
 from ...runtime.coordinator.records import Submission
 from ...runtime.errors import AdmissionRejected
@@ -26,10 +27,12 @@ from ...runtime.ids import ClientId, RequestId
 from ..app_keys import COORDINATOR, IMPORTER, SETTINGS
 from ..errors import BadRequest
 from ..json_body import check_storable, parse
+from ..middleware import check_sender
 from ..prompt_importer import PromptImporter
 
 MAX_ID_CHARACTERS: Final = 256
-_SECRETS: Final = ("auth_token_comfy_org", "api_key_comfy_org")
+OURS: Final = "nodeloom"  # in a request's extra_data: what it was invoked as; never the client's
+_DROPPED: Final = ("auth_token_comfy_org", "api_key_comfy_org", OURS)
 
 
 class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +56,8 @@ async def get_prompt(request: web.Request) -> web.Response:
 async def post_prompt(request: web.Request) -> web.Response:
     """Accept a prompt: 200 means that it is stored and will be run or reported failed."""
     body = read_body(parse(await request.read()))
+    if _declares_models(body.prompt):
+        check_sender(request)
     coordinator = request.app[COORDINATOR]
     number: float | int
     if body.number is not None:
@@ -76,6 +81,13 @@ async def post_prompt(request: web.Request) -> web.Response:
             "node_errors": node_errors(validated.problems, validated.dependent_outputs),
         }
     )
+
+
+def _declares_models(prompt: object) -> bool:
+    """Whether it has nodes that run models of users' own."""
+    nodes = prompt.values() if isinstance(prompt, dict) else ()
+    types = (node.get("class_type") for node in nodes if isinstance(node, dict))
+    return any(isinstance(type_, str) and type_.startswith(PREFIX) for type_ in types)
 
 
 def _lower(body: PromptBody, importer: PromptImporter) -> tuple[Validated, Graph]:
@@ -140,11 +152,11 @@ def read_body(given: object) -> PromptBody:
 
 
 def _extra_data(given: dict[str, object]) -> dict[str, object]:
-    """The client's extra data without its secrets, with its client id."""
+    """The client's extra data without its secrets and what is ours, with its client id."""
     extra_data = given.get("extra_data", {})
     if not isinstance(extra_data, dict):
         raise BadRequest("`extra_data` must be an object")
-    kept = {name: value for name, value in extra_data.items() if name not in _SECRETS}
+    kept = {name: value for name, value in extra_data.items() if name not in _DROPPED}
     if "client_id" in given:
         kept["client_id"] = given["client_id"]
     if not isinstance(kept.get("extra_pnginfo", {}), dict | None):

@@ -10,6 +10,7 @@ from aiohttp import web
 from ..app_keys import REGISTRAR
 from ..errors import BadRequest
 from ..json_body import read_object
+from ..middleware import check_sender
 from ..workflows.registrar import listed, read_registration
 
 MAX_BODY_BYTES: Final = 8 << 20
@@ -17,10 +18,8 @@ MAX_BODY_BYTES: Final = 8 << 20
 
 async def put_workflow(request: web.Request) -> web.Response:
     """Register a file of the owner's folder, or a graph: 201 with a new version, else 200."""
-    declared_bytes = request.content_length or 0  # it may come in pieces, without a length
-    if declared_bytes > MAX_BODY_BYTES or len(await request.read()) > MAX_BODY_BYTES:
-        raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES)
-    body = await read_object(request)
+    check_sender(request)
+    body = await read_object(request, MAX_BODY_BYTES)
     registrar = request.app[REGISTRAR]
     name = request.match_info["name"]
     version, is_new = await registrar.register(name, read_registration(body))
@@ -58,6 +57,7 @@ async def get_version(request: web.Request) -> web.Response:
 
 async def delete_workflow(request: web.Request) -> web.Response:
     """Forget a workflow with all its versions; requests that were accepted go on."""
+    check_sender(request)
     await request.app[REGISTRAR].store.delete(request.match_info["name"])
     return web.Response(status=204)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from ...graph_import.comfy.api_format import Literal, PromptGraph, parse_prompt
-from ...graph_import.dsl.invocation import converted
+from ...graph_import.dsl.invocation import converted, limited, unknown_inputs
 from ...graph_import.errors import (
     ImportProblem,
     ImportRejected,
@@ -25,6 +25,7 @@ from ..prompt_importer import PromptImporter
 from .records import NAME, GraphSource, Json, Parameter
 
 MAX_PARAMETERS: Final = 256
+MAX_OUTPUTS: Final = 256
 TYPED: Final = frozenset({INT, FLOAT, STRING, BOOLEAN})
 NOTED_OPTIONS: Final = ("min", "max", "step", "multiline")
 
@@ -59,6 +60,7 @@ def graph_source(
             raise _refused(f"two parameters go to input {place[1]!r} of node {place[0]!r}")
     named = _outputs(prompt, outputs, importer.registry)
     _check(prompt.to_json(), list(named.values()), set(taken), importer)
+    importer.keep_declared(prompt, named.values())  # for when their files have become others
     return GraphSource(prompt=prompt.to_json(), parameters=parameters, outputs=named)
 
 
@@ -68,13 +70,7 @@ def with_values(name: str, source: GraphSource, values: Mapping[str, object]) ->
     Raises: InvocationRejected: values are missing, unknown or of a wrong type; all of them.
     """
     declared = {parameter.name: parameter for parameter in source.parameters}
-    problems = [
-        InvocationProblem(
-            input=given, reason=f"there is no such input; there are {', '.join(declared) or 'none'}"
-        )
-        for given in values
-        if given not in declared
-    ]
+    problems = unknown_inputs(declared, values)
     prompt = copy.deepcopy(source.prompt)
     for parameter in declared.values():
         try:
@@ -84,7 +80,7 @@ def with_values(name: str, source: GraphSource, values: Mapping[str, object]) ->
         else:
             prompt[parameter.node_id].setdefault("inputs", {})[parameter.input] = value
     if problems:
-        raise InvocationRejected(name, problems)
+        raise InvocationRejected(name, limited(problems))
     return prompt
 
 
@@ -101,7 +97,8 @@ def graph_rejection(
         )
         for problem in problems
     ]
-    return InvocationRejected(name, found or [InvocationProblem(input=None, reason=text)])
+    told = limited(found) or [InvocationProblem(input=None, reason=text)]
+    return InvocationRejected(name, told)
 
 
 def _value(parameter: Parameter, values: Mapping[str, object]) -> Scalar:
@@ -183,6 +180,8 @@ def _outputs(
     ]
     if outputs is None:
         return {node_id: node_id for node_id in there}
+    if len(outputs) > MAX_OUTPUTS:
+        raise _refused(f"more than {MAX_OUTPUTS} outputs")
     for name, node_id in outputs.items():
         if not NAME.fullmatch(name):
             raise _refused(f"{name!r:.120} can't be the name of an output")

@@ -36,6 +36,7 @@ from .user_files import SourceFile, UserFiles
 
 MAX_TRACED_VERSIONS: Final = 64  # of which programs are remembered
 MAX_PROGRAMS: Final = 16  # of one version
+MAX_CALLS_REMEMBERED: Final = 200_000  # of all programs together: some 200 MB
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,7 +131,9 @@ class Registrar:
         program = await self._tracer.trace(file, given.workflow, None)
         if any(call.class_type.startswith(PREFIX) for call in program.calls):
             self._user_files.check_models_allowed()
-            # So that this version can still run when the file has become another one.
+        if self._user_files.allows_models:
+            # So that this version can still run when the file has become another one. With other
+            # values than the defaults it may call models that are not in this program.
             await asyncio.to_thread(self._user_files.keep, file.name, file.sha256)
         return PythonSource(
             file=file.name,
@@ -152,13 +155,24 @@ class Registrar:
         others = tuple(other for other in known if other is not program)
         self._programs[key] = (program, *others)[:MAX_PROGRAMS]
         self._programs.move_to_end(key)
-        while len(self._programs) > MAX_TRACED_VERSIONS:
-            self._programs.popitem(last=False)
+        self._forget_some()
         return program
+
+    def _forget_some(self) -> None:
+        """Drop the programs of the least recently used versions beyond the bounds."""
+        num_calls = sum(map(_num_calls, self._programs.values()))
+        while self._programs and (
+            len(self._programs) > MAX_TRACED_VERSIONS or num_calls > MAX_CALLS_REMEMBERED
+        ):
+            num_calls -= _num_calls(self._programs.popitem(last=False)[1])
 
 
 def _suits(program: Program, values: Mapping[str, Scalar]) -> bool:
     return all(values[use.name] == use.value for use in program.structural)
+
+
+def _num_calls(programs: tuple[Program, ...]) -> int:
+    return sum(len(program.calls) for program in programs)
 
 
 def listed(version: Version, numbers: list[int]) -> Json:

@@ -34,7 +34,7 @@ def main() -> None:
     size = int.from_bytes(sys.stdin.buffer.read(SIZE_BYTES), "big")
     task = msgspec.msgpack.decode(sys.stdin.buffer.read(size), type=TraceTask)
     _limit(task)
-    reply = msgspec.msgpack.encode(_answer(task))
+    reply = _encoded(_answer(task), task.file)
     if len(reply) > MAX_MESSAGE_BYTES:
         place = Place(file=task.file, line=1)
         message = f"its program is larger than {MAX_MESSAGE_BYTES >> 20} MB"
@@ -43,6 +43,17 @@ def main() -> None:
     with os.fdopen(out, "wb") as file:
         file.write(len(reply).to_bytes(SIZE_BYTES, "big") + reply)
     os._exit(0)
+
+
+def _encoded(reply: Reply, file: str) -> bytes:
+    """The reply to be sent; an error instead if it holds what no message can."""
+    try:
+        return msgspec.msgpack.encode(reply)
+    except (ValueError, OverflowError, TypeError) as problem:  # half a surrogate pair is the first
+        message = f"something of it can't be sent: {problem}".encode("ascii", "backslashreplace")
+        place = Place(file=file, line=1)
+        error = CompositionError(message.decode(), Fault.WRONG_VALUE, place)
+        return msgspec.msgpack.encode(Broken.of(error))
 
 
 def _answer(task: TraceTask) -> Reply:

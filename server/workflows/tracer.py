@@ -16,6 +16,7 @@ import msgspec
 from ...graph_import.dsl.program import Program
 from ...graph_import.errors import InvocationRejected, NodeloomError
 from ...graph_import.handles import Scalar
+from ...runtime.errors import AdmissionRejected
 from .trace_messages import (
     MAX_MESSAGE_BYTES,
     SIZE_BYTES,
@@ -30,6 +31,7 @@ from .user_files import SourceFile
 LIMIT_S: Final = 30.0
 MEMORY_BYTES: Final = 2 << 30
 MAX_PROCESSES: Final = 2
+MAX_WAITING: Final = 32  # each holds a text
 COMMAND: Final = (
     *(sys.executable, "-P", "-m"),  # -P: nothing is imported from where the server was started
     f"{__name__.rpartition('.')[0]}.trace_process",
@@ -52,6 +54,7 @@ class Tracer:
         self.limit_s = limit_s
         self._memory_bytes = memory_bytes
         self._slots = asyncio.Semaphore(MAX_PROCESSES)
+        self._num_asked = 0  # that wait, or are being traced
 
     async def trace(
         self, source: SourceFile, workflow: str | None, values: Mapping[str, Scalar] | None
@@ -59,7 +62,10 @@ class Tracer:
         """The program of a workflow of this text, for these values or its defaults.
 
         Raises: CompositionError, InvocationRejected: as the text says. TraceFailed.
+        AdmissionRejected: too many wait already.
         """
+        if self._num_asked >= MAX_PROCESSES + MAX_WAITING:
+            raise AdmissionRejected(f"{MAX_WAITING} workflows wait to be traced: try again later")
         task = TraceTask(
             file=source.name,
             text=source.data,
@@ -68,8 +74,12 @@ class Tracer:
             cpu_s=math.ceil(self.limit_s) + 1,
             memory_bytes=self._memory_bytes,
         )
-        async with self._slots:
-            reply = await self._ask(task)
+        self._num_asked += 1
+        try:
+            async with self._slots:
+                reply = await self._ask(task)
+        finally:
+            self._num_asked -= 1
         match reply:
             case Traced(program=program):
                 return program

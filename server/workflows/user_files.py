@@ -2,7 +2,8 @@
 
 Nothing else is ever run: a file is named by its path below one folder, links followed, which no
 client can write to. An accepted request, and a version of a workflow, go on with the text that they
-were made with: executors find it by its hash among the copies, as long as the file is there at all.
+were made with: executors find it among the copies by the file's path and the text's hash, as long
+as the file is there at all.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import threading
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from ...graph_import.dsl.user_code import kept_name
 from ...graph_import.errors import ModelFileProblem, NodeloomError
 from ...graph_import.handles import FileIdentity
 from ...runtime.config import Settings
@@ -25,6 +28,7 @@ from ..files import UnsafeName, resolve_under
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_COPIES: Final = 2_000  # the least recently used ones go
 SUFFIX: Final = ".py"
+PART: Final = "."  # how the names of copies begin that are being written
 NO_WORKFLOWS: Final = (
     "this server runs no workflows in Python: its owner must start it with "
     "--workflow-directory DIR, the folder of the files that may run"
@@ -60,6 +64,7 @@ class UserFiles:
     def __init__(self, folder: Path | None, copies: Path | None) -> None:
         self._folder = folder
         self._copies = copies
+        self._lock = threading.Lock()  # one thread at a time writes and deletes copies
 
     @classmethod
     def of(cls, settings: Settings) -> UserFiles:
@@ -82,9 +87,14 @@ class UserFiles:
                 )
         return cls(folder, settings.user_models_directory if settings.allow_user_models else None)
 
+    @property
+    def allows_models(self) -> bool:
+        """Whether models of users' own run here."""
+        return self._folder is not None and self._copies is not None
+
     def check_models_allowed(self) -> None:
         """Raises: UserCodeRefused: no models of users' own run here."""
-        if self._folder is None or self._copies is None:
+        if not self.allows_models:
             raise UserCodeRefused(NO_MODELS)
 
     def read(self, name: str) -> SourceFile:
@@ -106,43 +116,48 @@ class UserFiles:
         return SourceFile(name=name, data=data, sha256=hashlib.sha256(data).hexdigest())
 
     def identity(self, name: str) -> FileIdentity:
-        """The file of a model of a user's own. Raises: ModelFileProblem, also for a bad name."""
+        """The file of a model of a user's own, as it is named: links in its path stay.
+
+        Raises: ModelFileProblem, also for a bad name.
+        """
         if self._folder is None or self._copies is None:
             raise ModelFileProblem(NO_MODELS, name=name)
         try:
-            path = self._find(self._folder, name)
-            status = path.stat()
+            status = self._find(self._folder, name).stat()
         except UnsafeName as problem:
             raise ModelFileProblem(f"user_models: {problem.message}", name=name) from problem
         except OSError as problem:
             raise ModelFileProblem(f"{name}: {problem.strerror}", name=name) from problem
-        return FileIdentity(path=str(path), size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
+        path = str(self._folder.absolute() / name)
+        return FileIdentity(path=path, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
 
     def keep(self, name: str, sha256: str) -> None:
         """See to it that executors find the file with this content.
 
-        Raises: ModelFileProblem: models don't run here, there is no such file, or it has another
-        content by now and no copy is left.
+        Raises: ModelFileProblem: models don't run here, there is no such file, it has another
+        content by now and no copy is left, or the copy can't be written.
         """
-        self.identity(name)
+        path = self.identity(name).path
         if self._copies is None:
             return
-        copy = self._copies / f"{sha256}{SUFFIX}"
-        if set(sha256) <= set("0123456789abcdef") and len(sha256) == 64 and copy.is_file():
-            os.utime(copy)
-            return
-        source = self.read(name)
-        if source.sha256 != sha256:
-            raise ModelFileProblem(
-                f"{name} is another file here (sha256 {source.sha256[:12]}..., not "
-                f"{sha256[:12]!r}...): copy yours to the server's --workflow-directory",
-                name=name,
-            )
-        self._copies.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=self._copies, delete=False) as file:
-            file.write(source.data)
-        os.replace(file.name, copy)
-        self._sweep(self._copies)
+        kept = kept_name(path, sha256)
+        try:
+            with self._lock:
+                if kept is not None and _is_intact(self._copies / kept, sha256):
+                    return
+                source = self.read(name)
+                if kept is None or source.sha256 != sha256:
+                    raise ModelFileProblem(
+                        f"{name} is another file here (sha256 {source.sha256[:12]}..., not "
+                        f"{sha256[:12]!r}...): copy yours to the server's --workflow-directory",
+                        name=name,
+                    )
+                self._copies.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _write(self._copies / kept, source.data)
+                _sweep(self._copies)
+        except OSError as problem:
+            message = f"{name}: no copy of it can be kept: {problem.strerror}"
+            raise ModelFileProblem(message, name=name) from problem
 
     @staticmethod
     def _find(folder: Path, name: str) -> Path:
@@ -154,9 +169,39 @@ class UserFiles:
             raise ModelFileProblem(f"there is no file {name!r} in the folder of workflows")
         return path
 
-    @staticmethod
-    def _sweep(copies: Path) -> None:
-        files = sorted(copies.iterdir(), key=lambda file: file.stat().st_mtime_ns)
-        for file in files[:-MAX_COPIES]:
+
+def _is_intact(copy: Path, sha256: str) -> bool:
+    """Whether the copy is there and whole; then it is the latest used."""
+    try:
+        with copy.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if hashlib.sha256(data).hexdigest() != sha256:
+            return False
+        os.utime(copy)
+    except FileNotFoundError:  # never made, or swept away by another server meanwhile
+        return False
+    return True
+
+
+def _write(copy: Path, data: bytes) -> None:
+    """All of it or nothing, whatever crashes. Raises: OSError."""
+    with tempfile.NamedTemporaryFile(dir=copy.parent, prefix=PART, delete=False) as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, copy)
+        except OSError:
+            os.unlink(file.name)
+            raise
+
+
+def _sweep(copies: Path) -> None:
+    """Delete the least recently used copies beyond MAX_COPIES. Raises: OSError."""
+    used: list[tuple[int, Path]] = []
+    for file in copies.iterdir():
+        if not file.name.startswith(PART):
             with contextlib.suppress(FileNotFoundError):
-                file.unlink()
+                used.append((file.stat().st_mtime_ns, file))
+    for _, file in sorted(used)[:-MAX_COPIES]:
+        file.unlink(missing_ok=True)

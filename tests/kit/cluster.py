@@ -100,7 +100,8 @@ class ServerProcess:
         """Status and answer, JSON where it is JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         sent = None if body is None else data
-        request = urllib.request.Request(self.url + path, data=sent, method=method)
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, sent, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=RUN_LIMIT_S) as answer:
                 text = answer.read()

@@ -134,7 +134,15 @@ def test_a_waiting_request_is_taken_out_and_the_running_one_goes_on(window: Wind
     window.drop("first.json", as_json(txt2img(seed=16, steps=LONG_STEPS, size=128)))
     first = page.locator('#queue li[data-state="running"]', has_text="first.json")
     expect(first).to_be_visible()
-    window.drop("second.json", as_json(txt2img(seed=17, steps=2)))
+    # It has no step to share with the first one, so it waits for its turn.
+    second_prompt = {
+        "1": {
+            "class_type": "EmptyImage",
+            "inputs": {"width": 64, "height": 64, "batch_size": 1, "color": 0},
+        },
+        "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
+    }
+    window.drop("second.json", as_json(second_prompt))
     second = page.locator('#queue li[data-state="waiting"]', has_text="second.json")
     second.get_by_role("button", name="Cancel second.json").click()
     expect(page.locator("#now-line")).to_have_text("Taken out of the queue.")

@@ -81,6 +81,12 @@ def test_a_wrong_type_is_refused_with_both_types(here: str, expected: str, recei
         "denoiser.rm_patch(LoRA('detail.safetensors'))",
         "flow.add_output(image, 'no/slash')",
         "flow.add_input('', int)",
+        "flow.add_input('size', int, 10**30)",
+        "flow.add_input('size', int, -(2**63) - 1)",
+        "flow.add_input('size', float, float('nan'))",
+        "flow.add_input('size', float, float('-inf'))",
+        r"flow.add_input('size', str, '\ud800')",
+        r"text_encoder('\ud800')",
     ],
 )
 def test_a_value_that_no_run_could_take_is_refused(here: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from nodeloom.graph_import.comfy.api_format import parse_prompt
 from nodeloom.graph_import.comfy.importer import import_prompt
 from nodeloom.graph_import.dsl import InvocationProblem, InvocationRejected, describe
+from nodeloom.graph_import.dsl.invocation import MAX_PROBLEMS
 from nodeloom.graph_import.nodes.registry import Registry
 
 from ..known_files import PICTURE
@@ -82,6 +83,19 @@ def test_every_problem_is_told_at_once() -> None:
     assert reasons["image"] == "it is required, of type IMAGE"
     assert "whole number" in reasons["steps"]
     assert "there are prompt, image, steps" in reasons["sede"]
+
+
+def test_many_problems_are_counted_and_not_all_told() -> None:
+    found = problems(**{f"x{number}": 1 for number in range(5000)})
+    assert len(found) == MAX_PROBLEMS + 1
+    assert "there are prompt" in found[0].reason
+    assert found[1].reason == "there is no such input"
+    assert found[-1].reason == f"and {5000 + 2 - MAX_PROBLEMS} more problems"
+
+
+def test_a_long_name_is_cut_where_it_is_told() -> None:
+    found = problems(**{**GOOD, "x" * 10**6: 1})
+    assert [len(str(p.input)) for p in found] == [200]
 
 
 @pytest.mark.parametrize(

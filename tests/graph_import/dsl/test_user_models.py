@@ -201,6 +201,11 @@ def test_a_type_that_is_none_is_refused_in_setup_io() -> None:
     refused(text, Fault.WRONG_TYPE, 7)
 
 
+@pytest.mark.parametrize("mean", ["float('nan')", "10**30", r"'\ud800'"])
+def test_a_setting_must_be_one_that_can_be_stored(mean: str) -> None:
+    refused(MIXER.format(more="pass", mean=mean), Fault.WRONG_VALUE, 19)
+
+
 def test_settings_are_plain_values() -> None:
     refused(MIXER.format(more="pass", mean="image"), Fault.WRONG_TYPE, 19, received="Placeholder")
 

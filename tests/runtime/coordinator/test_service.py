@@ -36,8 +36,11 @@ class HeldImporter:
     def __init__(self) -> None:
         self.let_go = threading.Event()
         self.refuses = False
+        self.disk: OSError | None = None
 
     def lower(self, prompt: Json, roots: Sequence[str], extra_data: Json) -> Graph:
+        if self.disk is not None:
+            raise self.disk
         return GRAPH
 
     def grow(
@@ -222,3 +225,19 @@ async def test_an_unfinished_request_is_taken_up_by_the_next_start(tmp_path: Pat
     async with joined(second.coordinator):
         await second.ended("a")
     await second.coordinator.stop()
+
+
+async def test_a_request_that_the_disk_refuses_fails_and_the_start_goes_on(tmp_path: Path) -> None:
+    first = Plant(tmp_path)
+    await first.coordinator.start()
+    await first.coordinator.submit(submission("a"), GRAPH)
+    await first.coordinator.stop()
+    second = Plant(tmp_path)
+    second.importer.disk = OSError(28, "No space left on device")
+    await second.coordinator.start()
+    await second.ended("a")
+    entry = await second.coordinator.history_entry(RequestId("a"))
+    await second.coordinator.stop()
+    assert entry is not None
+    assert not entry.completed
+    assert "No space left" in str(entry.messages)

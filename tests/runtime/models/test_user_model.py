@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from kit.op_calls import run_op
+from nodeloom.graph_import.dsl.user_code import kept_name
 from nodeloom.graph_import.errors import CompositionError, ModelFileProblem
 from nodeloom.graph_import.handles import (
     FileIdentity,
@@ -28,6 +30,7 @@ from nodeloom.runtime.models import user_model
 from nodeloom.runtime.models.registry import build
 from nodeloom.runtime.values import CondEntry, Conditioning, Latent
 
+PATH = "/flows/own.py"
 IMAGE = IoSpec(name="image", type="IMAGE")
 TEXT = """
 import torch
@@ -57,14 +60,16 @@ def ref_of(
     name: str = "Own",
     settings: tuple[tuple[str, Any], ...] = (),
 ) -> ModelRef:
-    """A handle of a model of `text`, which lies in `folder` under its hash."""
+    """A handle of a model of `text`, of which `folder` has a copy."""
     data = textwrap.dedent(text).encode()
     digest = hashlib.sha256(data).hexdigest()
-    (folder / f"{digest}.py").write_bytes(data)
+    kept = kept_name(PATH, digest)
+    assert kept is not None
+    (folder / kept).write_bytes(data)
     user_class = UserClass(
         name=name, sha256=digest, settings=settings, inputs=inputs, outputs=outputs
     )
-    file = FileIdentity(path="/flows/own.py", size_bytes=len(data), mtime_ns=1)
+    file = FileIdentity(path=PATH, size_bytes=len(data), mtime_ns=1)
     key = ModelKey(role=Role.USER, family="user", file=file, dtype="", user_class=user_class)
     return ModelRef(key=key)
 
@@ -178,7 +183,15 @@ def test_only_a_kept_text_with_the_right_hash_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sha256", ["", "../x", "/etc/passwd", "A" * 64, "0" * 63])
 def test_a_hash_that_is_none_names_no_file(sha256: str) -> None:
-    assert user_model.kept_name(sha256) is None
+    assert kept_name(PATH, sha256) is None
+
+
+def test_the_copy_of_another_file_does_not_run(tmp_path: Path) -> None:
+    key = ref_of(tmp_path, TEXT.format(load="pass", execute="pass")).key
+    other = msgspec.structs.replace(key.file, path="/flows/other.py")
+    ref = ModelRef(key=msgspec.structs.replace(key, file=other))
+    with pytest.raises(ModelFileProblem, match="can't be read"):
+        build(ref, tmp_path).load("cpu")
 
 
 def declared(

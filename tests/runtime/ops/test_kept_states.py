@@ -143,6 +143,32 @@ def test_a_damaged_file_is_not_found_and_is_deleted_when_asked_for(
     assert files(tmp_path) == []
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("damage", [b"", b"\x80\x04}."])
+def test_a_damaged_file_makes_room_for_the_same_state(
+    tmp_path: Path, damage: bytes, is_known: bool
+) -> None:
+    states = KeptStates(tmp_path)
+    assert keep(states, 0.7)
+    if is_known:
+        assert states.find(KEY, embedding(0.7), 0.99) is not None
+    files(tmp_path)[0].write_bytes(damage)
+    assert keep(states, 0.7)
+    assert states.find(KEY, embedding(0.7), 0.99) is not None
+
+
+def test_a_file_that_no_process_has_read_yet_is_deleted_if_it_is_damaged(tmp_path: Path) -> None:
+    states = KeptStates(tmp_path)
+    assert keep(states, 0.9)
+    (path,) = files(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    assert states.find(KEY, embedding(0.9), 0.99) is None
+    assert files(tmp_path) == []
+    path.write_bytes(whole)  # by another executor, under the same name
+    assert states.find(KEY, embedding(0.9), 0.99) is not None
+
+
 def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("a file")
     assert not keep(KeptStates(tmp_path / "kept"), 0.0)

@@ -115,7 +115,7 @@ def test_no_server_is_said_with_its_address(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_stops_the_run_on_the_server_too(cli_server: ServerProcess, tmp_path: Path) -> None:
-    path = write(tmp_path, txt2img(seed=3, steps=LONG_STEPS))
+    path = write(tmp_path, txt2img(seed=3, steps=LONG_STEPS, size=128))
     with commands.start("run", path, "--server", cli_server.url) as process:
         commands.read_until(process, "KSampler", of_stderr=True)
         process.send_signal(signal.SIGINT)

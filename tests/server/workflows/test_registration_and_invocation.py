@@ -3,74 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import io
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import PIL.Image
 import pytest
-from kit.workflow_server import EXAMPLES
 from nodeloom.runtime.config import Settings
 from nodeloom.runtime.errors import SettingsProblem
-from nodeloom.server.app_keys import REGISTRAR
 from nodeloom.server.workflows.user_files import UserFiles
 
-from .conftest import Client, Serve
-
-FLOW = """
-from nodeloom import *
-
-@workflow
-def paint(width: int = 16, color: int = 1, copies: int = 1):
-    images = Node("EmptyImage")(width=width, height=16, color=color)
-    for _ in range(copies):
-        images = Node("ImageInvert")(images)
-    return images
-"""
-GRAPH: dict[str, Any] = {
-    "1": {"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "color": 1}},
-    "2": {"class_type": "SaveImage", "inputs": {"filename_prefix": "a", "images": ["1", 0]}},
-}
-GRAPH["1"]["inputs"]["batch_size"] = 1
-WIDTH = {"width": {"node": "1", "input": "width"}}
-
-
-def picture() -> bytes:
-    """A PNG."""
-    file = io.BytesIO()
-    PIL.Image.new("RGB", (8, 8)).save(file, "PNG")
-    return file.getvalue()
-
-
-@pytest.fixture
-def flows(tmp_path: Path) -> Path:
-    folder = tmp_path / "flows"
-    (folder / "more").mkdir(parents=True)
-    (folder / "paint.py").write_text(FLOW, "utf-8")
-    (folder / "more" / "deep.py").write_text(FLOW, "utf-8")
-    return folder
-
-
-@pytest.fixture
-async def client(serve: Serve, flows: Path) -> AsyncIterator[Client]:
-    async with serve(workflow_directory=flows) as client:
-        yield client
-
-
-async def put(client: Client, name: str = "paint", **body: object) -> tuple[int, dict[str, Any]]:
-    answer = await client.put(f"/nodeloom/workflows/{name}", json=body)
-    return answer.status, await answer.json()
-
-
-async def invoke(client: Client, name: str = "paint", **body: object) -> tuple[int, dict[str, Any]]:
-    answer = await client.post(f"/nodeloom/workflows/{name}/invoke", json=body)
-    return answer.status, await answer.json()
-
-
-async def pending(client: Client) -> list[Any]:
-    queue = await (await client.get("/queue")).json()
-    return list(queue["queue_pending"])
+from ..conftest import Client, Serve
+from .conftest import FLOW, GRAPH, WIDTH, invoke, pending, put
 
 
 async def test_a_file_is_registered_once_per_content(client: Client, flows: Path) -> None:
@@ -111,22 +52,6 @@ async def test_an_invocation_is_stored_bound_with_what_it_was_invoked_as(client:
     assert (await invoke(client, prompt_id="p"))[0] == 409
 
 
-async def test_data_never_runs_the_text_again_and_structure_does(
-    client: Client, flows: Path, tmp_path: Path
-) -> None:
-    runs = tmp_path / "runs"
-    count = f"with open({str(runs)!r}, 'a') as file: file.write('x')"
-    (flows / "paint.py").write_text(f"{FLOW}\n{count}\n", "utf-8")
-    await put(client, file="paint.py")
-    for values in ({"width": 17}, {"color": 9}):
-        assert (await invoke(client, inputs=values))[0] == 200
-    assert runs.read_text() == "x"
-    for values in ({"copies": 3}, {"copies": 3, "color": 5}, {"copies": 1}):
-        assert (await invoke(client, inputs=values))[0] == 200
-    assert runs.read_text() == "xx"
-    assert len(await pending(client)) == 5
-
-
 async def test_the_queues_limit_holds_for_invocations(serve: Serve, flows: Path) -> None:
     async with serve(workflow_directory=flows, max_queue=1) as client:
         await put(client, file="paint.py")
@@ -158,98 +83,12 @@ async def test_only_files_of_the_folder_run(
     assert words in refused["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("text", "type_", "words"),
-    [
-        ("import os; os._exit(7)", "trace_failed", "exited with 7"),
-        ("import os; os.kill(os.getpid(), 11)", "trace_failed", "signal 11 (SIGSEGV)"),
-        ("\nraise SystemExit('bye')", "composition_error", "x.py:2: SystemExit: bye"),
-        ("\n\n1/0", "composition_error", "x.py:3: ZeroDivisionError"),
-        ("def", "composition_error", "x.py:1: this is no Python"),
-        ("print('noise')\nimport sys; sys.stdout.write('x' * 99)", "composition_error", "none"),
-        ("x = bytearray(2**40)", "composition_error", "x.py:1: MemoryError"),
-        ("import sys; sys.stdin.read(); input()", "composition_error", "EOFError"),
-    ],
-)
-async def test_what_a_text_does_is_its_own_fault(
-    client: Client, flows: Path, text: str, type_: str, words: str
-) -> None:
-    (flows / "x.py").write_text(text, "utf-8")
-    status, refused = await put(client, file="x.py")
-    assert (status, refused["error"]["type"]) == (400, type_)
-    assert words in refused["error"]["message"]
-    assert (await put(client, file="paint.py"))[0] == 201
-
-
-async def test_a_text_without_end_is_stopped(client: Client, flows: Path) -> None:
-    (flows / "x.py").write_text("while True: pass", "utf-8")
-    client.server.app[REGISTRAR]._tracer.limit_s = 1.5  # type: ignore[union-attr]  # a TestServer
-    status, refused = await put(client, file="x.py")
-    assert (status, refused["error"]["type"]) == (400, "trace_failed")
-    assert "not traced after 1.5 s" in refused["error"]["message"]
-
-
-async def test_a_composition_error_says_line_and_types(client: Client, flows: Path) -> None:
-    text = FLOW.replace("return images", 'return Vae("dream.safetensors").decode(images)')
-    (flows / "x.py").write_text(text, "utf-8")
-    status, refused = await put(client, file="x.py")
-    line = text.splitlines().index('    return Vae("dream.safetensors").decode(images)') + 1
-    told = refused["error"]["extra_info"]
-    assert (status, told["fault"], told["line"]) == (400, "wrong_type", line)
-    assert (told["file"], told["expected"], told["received"]) == ("x.py", "LATENT", "IMAGE")
-
-
 async def test_python_runs_only_where_the_owner_says_so(client: Client, serve: Serve) -> None:
     async with serve() as closed:
         status, refused = await put(closed, file="paint.py")
         assert (status, refused["error"]["type"]) == (403, "user_code_refused")
         assert "--workflow-directory" in refused["error"]["message"]
         assert (await put(closed, "graph", prompt=GRAPH))[0] == 201
-
-
-async def test_models_of_users_own_need_a_flag_of_their_own(
-    client: Client, serve: Serve, flows: Path, tmp_path: Path
-) -> None:
-    (flows / "own.py").write_text((EXAMPLES / "custom_model.py").read_text("utf-8"), "utf-8")
-    status, refused = await put(client, file="own.py")
-    assert (status, refused["error"]["type"]) == (403, "user_code_refused")
-    assert "--allow-user-models" in refused["error"]["message"]
-    fields = {"workflow_directory": flows, "allow_user_models": True}
-    async with serve(**fields, user_directory=tmp_path / "other") as open_:
-        (tmp_path / "base" / "input" / "x.png").write_bytes(picture())
-        assert (await put(open_, file="own.py"))[0] == 201
-        assert (await invoke(open_, inputs={"image": "x.png"}))[0] == 200
-        ((_, _, prompt, _, _),) = await pending(open_)
-        assert (await open_.post("/prompt", json={"prompt": prompt})).status == 200
-        (flows / "own.py").unlink()
-        status, refused = await invoke(open_, inputs={"image": "x.png"})
-        assert (status, refused["error"]["type"]) == (400, "invocation_rejected")
-    answer = await client.post("/prompt", json={"prompt": prompt})
-    assert answer.status == 400
-    assert "--allow-user-models" in await answer.text()
-
-
-async def test_a_foreign_page_is_refused(client: Client) -> None:
-    headers = {"Host": "127.0.0.1:8188", "Origin": "http://evil.example"}
-    for method, path in (
-        ("PUT", "/nodeloom/workflows/paint"),
-        ("DELETE", "/nodeloom/workflows/paint"),
-        ("POST", "/nodeloom/workflows/paint/invoke"),
-    ):
-        answer = await client.request(method, path, json={"file": "paint.py"}, headers=headers)
-        assert answer.status == 403
-
-
-async def test_a_body_that_is_too_large_is_refused(client: Client) -> None:
-    async def pieces() -> AsyncIterator[bytes]:
-        for _ in range(9):
-            yield b" " * (1 << 20)
-        yield b'{"file": "paint.py"}'
-
-    padded = b" " * (9 << 20) + b'{"file": "paint.py"}'
-    for data in (io.BytesIO(padded), pieces()):
-        answer = await client.put("/nodeloom/workflows/paint", data=data)
-        assert answer.status == 413
 
 
 @pytest.mark.parametrize(
@@ -315,6 +154,9 @@ async def test_a_graph_is_bound_with_values_or_what_it_has(client: Client) -> No
         ({"inputs": []}, 400),
         ({"inputs": {}, "version": "1"}, 400),
         ({"version": 2}, 404),
+        ({"version": 0}, 400),
+        ({"version": 2**63}, 400),
+        ({"inputs": {f"x{number}": 1 for number in range(1025)}}, 400),
         ({"wait": True, "timeout_s": -1}, 400),
         ({"timeout_s": 1e9}, 400),
         ({"client_id": 5}, 400),
@@ -330,6 +172,18 @@ async def test_an_invocation_that_makes_no_sense_is_refused(
     await put(client, file="paint.py")
     assert (await invoke(client, **body))[0] == status
     assert await pending(client) == []
+
+
+@pytest.mark.parametrize("body", [{"file": "paint.py"}, {"prompt": GRAPH, "parameters": WIDTH}])
+async def test_no_more_than_so_many_problems_are_told(
+    client: Client, body: dict[str, object]
+) -> None:
+    await put(client, **body)
+    status, refused = await invoke(client, inputs={f"x{number}": 1 for number in range(1024)})
+    assert status == 400
+    problems = refused["error"]["extra_info"]["problems"]
+    assert len(problems) == 101
+    assert problems[-1]["reason"] == "and 924 more problems"
 
 
 async def test_a_file_must_be_the_one_that_is_meant(client: Client) -> None:
