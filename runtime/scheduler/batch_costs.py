@@ -7,13 +7,15 @@ Source: LegoDiffusion (arXiv 2604.08123), section 5.1 (profiled B_max); the tria
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
-MIN_GAIN: Final = 0.03  # of a call's seconds; less is noise, and a batch delays its first call
+MIN_GAIN: Final = 0.1  # of a call's seconds alone; less is noise, and delays the first call
+MIN_MORE: Final = 0.03  # of a call's seconds in half the batch, for larger ones to be tried
 NEAR_BEST: Final = 1.02  # a smaller batch that is nearly as cheap is taken: it ends sooner
 TRIALS: Final = 2  # the first batch of a size also pays for what the libraries prepare for it
 TRIED: Final = (2, 4, 8, 16, 32, 64)
@@ -94,13 +96,15 @@ class BatchCosts:
         if not costs:
             return largest
         least = min(costs.values())
+        if least > (1 - MIN_GAIN) * costs.get(1, math.inf):
+            return 1
         return next(n for n, cost in costs.items() if cost <= NEAR_BEST * least)
 
     def _pays(self, size: int, *, than: int) -> bool:
         smaller, larger = self.seconds_s(than), self.seconds_s(size)
         if smaller is None or larger is None:
             return True
-        return larger / size <= (1 - MIN_GAIN) * smaller / than
+        return larger / size <= (1 - MIN_MORE) * smaller / than
 
     def _is_known(self, size: int) -> bool:
         measured = self._sizes.get(size)

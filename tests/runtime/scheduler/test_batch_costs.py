@@ -66,8 +66,15 @@ def test_no_larger_batch_is_tried_where_a_small_one_does_not_pay() -> None:
 
 
 def test_a_gain_in_the_noise_is_none() -> None:
-    assert measured(s1=0.1, s2=0.196).best_size(2) == 1
-    assert measured(s1=0.1, s2=0.190).best_size(2) == 2
+    assert measured(s1=0.1, s2=0.182).best_size(2) == 1
+    assert measured(s1=0.1, s2=0.178).best_size(2) == 2
+
+
+def test_a_small_gain_of_two_leads_to_a_trial_of_more() -> None:
+    costs = measured(s1=0.1, s2=0.19)
+    assert costs.best_size(4) == 4
+    learn(costs, 4, 0.3, times=TRIALS)
+    assert costs.best_size(4) == 4
 
 
 def test_a_trial_is_no_larger_than_what_is_ready() -> None:
