@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from ...graph_import.handles import ModelRef
 from .node_state import NodeState
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .request_state import RequestState
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class LoopKind:
     """An op on a model that requests call again and again; one object for all of them.
 
@@ -48,9 +49,11 @@ class Loop:
 
 @dataclass(slots=True, eq=False)
 class LoopBook:
-    """All loops."""
+    """The kinds of loops of live requests. Clients choose patches: others are forgotten."""
 
-    _kinds: dict[tuple[str, ModelRef], LoopKind] = field(default_factory=dict)
+    _kinds: WeakValueDictionary[tuple[str, ModelRef], LoopKind] = field(
+        default_factory=WeakValueDictionary
+    )
 
     def find(self, states: Iterable[NodeState]) -> Loop | None:
         """What takes most of a request's time, if it is more than one call."""

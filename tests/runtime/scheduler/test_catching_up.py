@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 
-from kit.graphs import chain, graph, model, node
+from kit.graphs import chain, graph, model, node, patched
 from kit.loops import COSTS_THE_SAME, PAYS, order_of_work, sampled, teach
 from kit.plant import Plant
 from nodeloom.graph_import.handles import Role
@@ -157,3 +158,14 @@ def test_chains_end_for_who_catches_up() -> None:
     assert order[together - 2 : together] == ["b/text", "b/begin"]
     assert together <= 4  # after a step or two, far from the end of a's chain
     plant.assert_empty()
+
+
+def test_loops_of_requests_that_are_over_are_forgotten(plant: Plant) -> None:
+    plant.join("gpu0")
+    for index in range(3):
+        plant.arrive(f"r{index}", sampled(2, patched(DENOISER, f"l{index}"), text=TEXT))
+    book = plant.scheduler.loops
+    assert len(book._kinds) == 3
+    plant.run_all()
+    gc.collect()
+    assert len(book._kinds) == 0
