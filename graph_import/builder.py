@@ -102,8 +102,14 @@ class GraphBuilder:
                 ],
             ),
         )
-        self.num_numbers += sum(len(v) for v in params.values() if isinstance(v, tuple))
+        self.num_numbers += _num_numbers(params)
         return tuple(Edge(source=node_id, port=port) for port in range(len(outputs)))
+
+    def take_back(self, node_ids: Iterable[NodeId]) -> None:
+        """Forget nodes that nothing reads yet. Raises: KeyError: one was never added."""
+        for node_id in node_ids:
+            node = self._nodes.pop(node_id)
+            self.num_numbers -= _num_numbers(dict(node.params))
 
     def add_pending(self, pending: Pending) -> None:
         """Note a ComfyUI node that can't be lowered yet."""
@@ -139,6 +145,10 @@ class GraphBuilder:
                 node_id=consumer,
             )
         return producer
+
+
+def _num_numbers(params: Mapping[str, ParamValue]) -> int:
+    return sum(len(value) for value in params.values() if isinstance(value, tuple))
 
 
 def rebuild(

@@ -34,6 +34,14 @@ class PreviewMethod(StrEnum):
     TAESD = "taesd"
 
 
+class DemoModels(StrEnum):
+    """Whether the models that ship with nodeloom are offered; `auto`: if there are no others."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a server can be told. Sizes in bytes where the name says so."""
 
@@ -60,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workflow_directory: Path | None = None
     allow_user_models: bool = False
     latents_cache_gb: float = 0.25
+    demo_models: DemoModels = DemoModels.AUTO
 
     @property
     def models_directory(self) -> Path:
@@ -201,6 +210,12 @@ OPTIONS: Final = (
         default=0.25,
         help="disk space for requests that opt in to the approximate cache; 0: they are refused",
     ),
+    _Option(
+        name="demo_models",
+        kind="str",
+        default="auto",
+        help="offer the models that ship with nodeloom: on, off, or auto: if there are no others",
+    ),
     _Option(name="log_level", kind="str", default="INFO", help="DEBUG, INFO, WARNING or ERROR"),
 )
 
@@ -294,11 +309,11 @@ def _complete(given: dict[str, object]) -> Settings:
     given["base_directory"] = base
     for kind in ("input", "output", "temp", "user"):
         given[f"{kind}_directory"] = given[f"{kind}_directory"] or base / kind
-    try:
-        given["preview_method"] = PreviewMethod(str(given["preview_method"]))
-    except ValueError as problem:
-        words = ", ".join(PreviewMethod)
-        raise SettingsProblem(f"preview_method must be one of {words}") from problem
+    for name, words in (("preview_method", PreviewMethod), ("demo_models", DemoModels)):
+        try:
+            given[name] = words(str(given[name]))
+        except ValueError as problem:
+            raise SettingsProblem(f"{name} must be one of {', '.join(words)}") from problem
     if given["device"] not in ("auto", "cpu", "cuda"):
         raise SettingsProblem(f"device must be auto, cpu or cuda, not {given['device']!r}")
     given["log_level"] = str(given["log_level"]).upper()

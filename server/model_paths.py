@@ -13,8 +13,9 @@ from typing import Final
 
 import yaml
 
-from ..runtime.config import Settings
+from ..runtime.config import DemoModels, Settings
 from ..runtime.errors import SettingsProblem
+from .demo_models import KINDS, demo_models_folder
 from .files import UnsafeName, check_name
 
 MAX_FILES: Final = 20_000
@@ -79,7 +80,24 @@ class ModelPaths:
                 if path in known:
                     known.remove(path)
                 known.insert(0 if is_default else len(known), path)
-        return cls({kind: tuple(paths) for kind, paths in folders.items()})
+        paths = cls({kind: tuple(found) for kind, found in folders.items()})
+        return paths.with_demo_models() if paths.wants_demo_models(settings.demo_models) else paths
+
+    def wants_demo_models(self, choice: DemoModels) -> bool:
+        """Whether the models that ship with nodeloom belong to these folders."""
+        if choice is DemoModels.AUTO:
+            return not any(self.names(kind) for kind in ("checkpoints", "diffusion_models"))
+        return choice is DemoModels.ON
+
+    def with_demo_models(self) -> ModelPaths:
+        """These folders, then those of the models that ship with nodeloom."""
+        more = {kind: (*self._folders[kind], demo_models_folder() / kind) for kind in KINDS}
+        return ModelPaths(self._folders | more)
+
+    @property
+    def has_demo_models(self) -> bool:
+        """Whether the models that ship with nodeloom are among these."""
+        return demo_models_folder() / KINDS[0] in self._folders[KINDS[0]]
 
     def kinds(self) -> list[str]:
         """The kinds, in ComfyUI's order, then those that yaml files brought."""

@@ -6,19 +6,17 @@ hint tells, with the denoiser and the text encoder frozen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import torch
 
-from .captions import caption
-from .diffusion import noise_loss
+from .add_on import AddOnStage, Base, Predict
 from .pools import Pool
 from .rendering import render_hint
 from .scenes import Scene
-from .text import TextEncoder, Vocabulary
-from .unet import CONFIG, DROPPED_SHARE
+from .unet import CONFIG
 
 HINT_WIDTHS: Final = (16, 16, 32, 32)
 _ENCODER: Final = ("down_blocks.", "mid_block.", "conv_in.", "time_embedding.")
@@ -42,48 +40,19 @@ def build_controlnet(unet: Any) -> Any:
     return controlnet
 
 
-class ControlNetStage:
-    """Trains a ControlNet for a frozen UNet."""
+class ControlNetStage(AddOnStage):
+    """Trains a ControlNet."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        unet: Any,
-        text: TextEncoder,
-        vocabulary: Vocabulary,
-        *,
-        seed: int,
-        batch: int,
-    ) -> None:
-        torch.manual_seed(seed)
-        self.controlnet = build_controlnet(unet)
-        self._pool = pool
-        self._unet = unet
-        self._text = text
-        self._vocabulary = vocabulary
-        self._seed = seed
-        self._batch = batch
+    def __init__(self, pool: Pool, base: Base, *, seed: int, batch: int) -> None:
+        super().__init__(pool, base, seed=seed, batch=batch)
+        self.controlnet = build_controlnet(base.unet)
 
     def parameters(self) -> dict[str, torch.nn.Parameter]:
         return dict(self.controlnet.named_parameters())
 
-    def loss(self, step: int) -> torch.Tensor:
-        rng = np.random.default_rng((self._seed, step))
-        indices = [int(index) for index in rng.integers(len(self._pool), size=self._batch)]
-        scenes = [self._pool.scene(index) for index in indices]
-        texts = [
-            "" if rng.random() < DROPPED_SHARE else caption(scene, int(rng.integers(1 << 31)))
-            for scene in scenes
-        ]
-        with torch.no_grad():
-            context = self._text(self._vocabulary.rows(texts, rng))
-        predict = self._predict(context, hints(scenes))
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
-        return noise_loss(self._pool.latents[indices], predict, generator)
+    def predict(self, context: torch.Tensor, scenes: Sequence[Scene]) -> Predict:
+        hint = hints(scenes)
 
-    def _predict(
-        self, context: torch.Tensor, hint: torch.Tensor
-    ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
         def predict(noisy: torch.Tensor, timesteps: torch.Tensor) -> torch.Tensor:
             down, mid = self.controlnet(
                 noisy,
@@ -92,7 +61,7 @@ class ControlNetStage:
                 controlnet_cond=hint,
                 return_dict=False,
             )
-            noise: torch.Tensor = self._unet(
+            noise: torch.Tensor = self.base.unet(
                 noisy,
                 timesteps,
                 encoder_hidden_states=context,
@@ -104,7 +73,7 @@ class ControlNetStage:
         return predict
 
 
-def hints(scenes: list[Scene]) -> torch.Tensor:
+def hints(scenes: Sequence[Scene]) -> torch.Tensor:
     """Contours as a ControlNet takes them: float32 [B, 3, 128, 128], 0 to 1."""
     pixels = np.stack([render_hint(scene) for scene in scenes])
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div(255.0)

@@ -5,16 +5,17 @@ Source: arXiv 2208.01618. Everything but the vector is frozen.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import torch
 
+from .add_on import AddOnStage, Base, Predict
 from .captions import phrase
-from .diffusion import noise_loss
 from .pools import FIRST_SEED, Pool
 from .scenes import BACKGROUNDS, SHAPES, UNNAMED, Scene, single
-from .text import TOKEN_STD, WIDTH, TextEncoder, Vocabulary
+from .text import TOKEN_STD, WIDTH
 
 STAND_IN: Final = "red"  # the word in whose place the vector is put
 NAME: Final = "emb_params"
@@ -27,46 +28,30 @@ def unnamed_scene(index: int) -> Scene:
     return single(shape, UNNAMED, background, seed=FIRST_SEED + index)
 
 
-class InversionStage:
+class InversionStage(AddOnStage):
     """Trains one vector [1, 64]."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        unet: Any,
-        text: TextEncoder,
-        vocabulary: Vocabulary,
-        *,
-        seed: int,
-        batch: int,
-    ) -> None:
-        torch.manual_seed(seed)
+    def __init__(self, pool: Pool, base: Base, *, seed: int, batch: int) -> None:
+        super().__init__(pool, base, seed=seed, batch=batch)
         self.vector = torch.nn.Parameter(torch.randn(1, WIDTH) * 0.25 * TOKEN_STD)
-        self._pool = pool
-        self._unet = unet
-        self._text = text
-        self._vocabulary = vocabulary
-        self._stand_in = int(vocabulary.rows([STAND_IN])[0, 1])
-        self._seed = seed
-        self._batch = batch
+        self._stand_in = int(base.vocabulary.rows([STAND_IN])[0, 1])
 
     def parameters(self) -> dict[str, torch.nn.Parameter]:
         return {NAME: self.vector}
 
-    def loss(self, step: int) -> torch.Tensor:
-        rng = np.random.default_rng((self._seed, step))
-        indices = [int(index) for index in rng.integers(len(self._pool), size=self._batch)]
-        scenes = [self._pool.scene(index) for index in indices]
-        rows = self._vocabulary.rows(
+    def context(self, scenes: Sequence[Scene], rng: np.random.Generator) -> torch.Tensor:
+        """The plainest captions, with the vector in the place of the colour's word."""
+        rows = self.base.vocabulary.rows(
             phrase(scene.things[0].shape, STAND_IN, scene.background) for scene in scenes
         )
-        embedded = self._text.module.embeddings.token_embedding(rows)
+        embedded = self.base.text.module.embeddings.token_embedding(rows)
         is_stand_in = (rows == self._stand_in)[..., None]
-        context = self._text.encode(torch.where(is_stand_in, self.vector, embedded))
+        return self.base.text.encode(torch.where(is_stand_in, self.vector, embedded))
 
+    def predict(self, context: torch.Tensor, scenes: Sequence[Scene]) -> Predict:
         def predict(noisy: torch.Tensor, timesteps: torch.Tensor) -> torch.Tensor:
-            noise: torch.Tensor = self._unet(noisy, timesteps, encoder_hidden_states=context).sample
+            unet = self.base.unet
+            noise: torch.Tensor = unet(noisy, timesteps, encoder_hidden_states=context).sample
             return noise
 
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
-        return noise_loss(self._pool.latents[indices], predict, generator)
+        return predict

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-import numpy as np
 import torch
 from torch.func import functional_call
 
-from .captions import caption
-from .diffusion import noise_loss
+from .add_on import AddOnStage, Base, Predict
 from .pools import Pool
-from .text import TextEncoder, Vocabulary
-from .unet import DROPPED_SHARE
+from .scenes import Scene
 
 RANK: Final = 4
 UP: Final = "lora_up"
@@ -30,27 +27,12 @@ TARGETS: Final = re.compile(
 )
 
 
-class LoraStage:
-    """Trains the factors for a frozen UNet and text encoder on a pool of one style."""
+class LoraStage(AddOnStage):
+    """Trains the factors on a pool of one style."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        unet: Any,
-        text: TextEncoder,
-        vocabulary: Vocabulary,
-        *,
-        seed: int,
-        batch: int,
-    ) -> None:
-        torch.manual_seed(seed)
-        self._pool = pool
-        self._unet = unet
-        self._text = text
-        self._vocabulary = vocabulary
-        self._seed = seed
-        self._batch = batch
-        self._targets = {n: w for n, w in unet.named_parameters() if TARGETS.search(n)}
+    def __init__(self, pool: Pool, base: Base, *, seed: int, batch: int) -> None:
+        super().__init__(pool, base, seed=seed, batch=batch)
+        self._targets = {n: w for n, w in base.unet.named_parameters() if TARGETS.search(n)}
         self._factors: dict[str, torch.nn.Parameter] = {}
         for name, weight in self._targets.items():
             path = name.removesuffix(".weight")
@@ -63,28 +45,17 @@ class LoraStage:
     def parameters(self) -> dict[str, torch.nn.Parameter]:
         return self._factors
 
-    def loss(self, step: int) -> torch.Tensor:
-        rng = np.random.default_rng((self._seed, step))
-        indices = [int(index) for index in rng.integers(len(self._pool), size=self._batch)]
-        texts = [
-            ""
-            if rng.random() < DROPPED_SHARE
-            else caption(self._pool.scene(index), int(rng.integers(1 << 31)))
-            for index in indices
-        ]
-        with torch.no_grad():
-            context = self._text(self._vocabulary.rows(texts, rng))
+    def predict(self, context: torch.Tensor, scenes: Sequence[Scene]) -> Predict:
         weights = patched(self._targets, self._factors)
 
         def predict(noisy: torch.Tensor, timesteps: torch.Tensor) -> torch.Tensor:
             arguments = {"encoder_hidden_states": context, "return_dict": False}
             noise: torch.Tensor = functional_call(
-                self._unet, weights, (noisy, timesteps), arguments
+                self.base.unet, weights, (noisy, timesteps), arguments
             )[0]
             return noise
 
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
-        return noise_loss(self._pool.latents[indices], predict, generator)
+        return predict
 
 
 def patched(

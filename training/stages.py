@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import torch
 
+from .add_on import Base
 from .controlnet import ControlNetStage
 from .export import export_checkpoint, export_controlnet, export_embedding, export_lora
 from .inversion import NAME, InversionStage, unnamed_scene
@@ -23,7 +24,7 @@ from .lora import LoraStage, kohya_tensors
 from .pools import Pool, free_scene, plain_scene, read_pool
 from .rendering import Style
 from .run_files import load_tensors
-from .text import TextEncoder, Vocabulary, load_text
+from .text import Vocabulary, load_text
 from .unet import UnetStage, build_unet
 from .vae import DecoderStage, VaeStage, build_vae, whole_vae
 
@@ -85,15 +86,6 @@ class Runs:
         return Base(unet, text, vocabulary)
 
 
-@dataclass(slots=True, frozen=True)
-class Base:
-    """What the small models are trained for."""
-
-    unet: Any
-    text: TextEncoder
-    vocabulary: Vocabulary
-
-
 def train_vae(runs: Runs) -> None:
     stage = VaeStage(seed=1, batch=16, crop=64)
     train(stage, VAE, runs.path("vae"), until=ENCODER_STEPS)
@@ -112,7 +104,7 @@ def train_unet(runs: Runs) -> None:
 def train_controlnet(runs: Runs) -> None:
     base = runs.base()
     pool = _small_pool(runs, "pool-free", FREE_SCENES, free_scene)
-    stage = ControlNetStage(pool, base.unet, base.text, base.vocabulary, seed=4, batch=24)
+    stage = ControlNetStage(pool, base, seed=4, batch=24)
     train(stage, CONTROLNET, runs.path("controlnet"))
 
 
@@ -120,14 +112,14 @@ def train_loras(runs: Runs) -> None:
     base = runs.base()
     for style in STYLES:
         pool = _small_pool(runs, f"pool-{style}", STYLED_SCENES, plain_scene, style)
-        stage = LoraStage(pool, base.unet, base.text, base.vocabulary, seed=5, batch=16)
+        stage = LoraStage(pool, base, seed=5, batch=16)
         train(stage, LORA, runs.path(f"lora-{style}"))
 
 
 def train_embedding(runs: Runs) -> None:
     base = runs.base()
     pool = _small_pool(runs, "pool-unnamed", UNNAMED_SCENES, unnamed_scene)
-    stage = InversionStage(pool, base.unet, base.text, base.vocabulary, seed=6, batch=16)
+    stage = InversionStage(pool, base, seed=6, batch=16)
     train(stage, EMBEDDING, runs.path("embedding"))
 
 

@@ -17,6 +17,7 @@ from ..catalog import Catalog
 from ..errors import GraphBroken, ImportProblem, ImportRejected
 from ..handles import FileIdentity, Scalar
 from ..ir import Edge, Graph, Member, NodeId, Pending
+from ..nodes.lists import lower_node
 from ..nodes.literals import InputRefused
 from ..nodes.lowering import (
     Constant,
@@ -160,11 +161,11 @@ class _Importer:
             patch_edges=self.patch_edges,
         )
         try:
-            self.outputs[node.id] = cls.lower(lowering)
+            self.outputs[node.id] = lower_node(cls, lowering)
         except NeedsValue as needs:
-            if lowering.nodes:
-                raise GraphBroken(f"{node.id!r} was half lowered", node_id=node.id) from needs
+            self._take_back(lowering.nodes)
             self._leave_pending(node, needs.edges, inputs)
+            return ()
         except InputRefused as refused:
             self.problems.append(at_node(node, refused.complaint))
             if isinstance(refused, GraphTooLarge):
@@ -188,6 +189,12 @@ class _Importer:
         """All problems so far; the text at the top is of every one."""
         erring = [problem.node_id for problem in self.problems]
         return outputs_failed(self.problems, erring, {})
+
+    def _take_back(self, nodes: list[NodeId]) -> None:
+        """Forget what was added of a node that has to wait after all."""
+        self.builder.take_back(nodes)
+        for file in [file for file, edge in self.patch_edges.items() if edge.source in nodes]:
+            del self.patch_edges[file]
 
     def _leave_pending(
         self, node: PromptNode, waits_for: tuple[Edge, ...], inputs: Mapping[str, Value]

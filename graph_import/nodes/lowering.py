@@ -22,7 +22,19 @@ from ..types import FLOAT
 from .literals import Complaint, InputRefused, check_choice, check_range, convert, custom_failure
 from .op_table import spec_of
 from .schema import NodeSchema
-from .values import Constant, Control, Estimate, Handle, Run, Steered, Steering, Value, edges_of
+from .values import (
+    Constant,
+    Control,
+    EdgeList,
+    Estimate,
+    Handle,
+    ListValue,
+    Run,
+    Steered,
+    Steering,
+    Value,
+    edges_of,
+)
 
 __all__ = (
     "Constant",
@@ -85,6 +97,13 @@ def dag_id(node_id: str, part: str | None = None) -> NodeId:
     return NodeId(whole if part is None else f"{whole}/{part}")
 
 
+class CallOf(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of a node's calls, where lists on its inputs make several."""
+
+    index: int
+    num_calls: int
+
+
 @dataclass(slots=True)
 class Lowering:
     """One ComfyUI node on its way into the DAG.
@@ -92,6 +111,7 @@ class Lowering:
     `patch_edges` has the patch files of the whole prompt, each with the node that fetches it.
     `known` has values that edges turned out to carry. Only what asks for a constant looks at them;
     an edge stays an edge, so what is already lowered comes out the same when more is known.
+    `call` is set where lists on the inputs make this one of several calls.
     """
 
     node_id: str
@@ -102,6 +122,7 @@ class Lowering:
     builder: GraphBuilder
     patch_edges: dict[FileIdentity, Edge] = field(default_factory=dict)
     nodes: list[NodeId] = field(default_factory=list)
+    call: CallOf | None = None
 
     def require(self, *names: str) -> None:
         """Ask for several constants at once.
@@ -156,6 +177,22 @@ class Lowering:
             case _:
                 raise self.refusal(name, f"a {self.schema.input(name).type} was expected")
 
+    def items(self, name: str) -> tuple[Value, ...]:
+        """All values on `name`, for a class with `is_input_list`."""
+        value = self.inputs[name]
+        items = value.items if isinstance(value, ListValue) else (value,)
+        return tuple(item for item in items if not isinstance(item, EdgeList))
+
+    def constant(self, name: str) -> Any:
+        """The constant `name`, converted and in range. Raises: NeedsValue, InputRefused."""
+        return self._constant(name)
+
+    def known_or_needed(self, edge: Edge) -> Scalar:
+        """The value on `edge`. Raises: NeedsValue: it is not known yet."""
+        if not self._is_known(edge):
+            raise NeedsValue((edge,))
+        return self.known.value(edge, self.builder.signature(edge.source))
+
     def refusal(self, name: str, reason: str) -> InputRefused:
         """The exception that refuses input `name`."""
         return InputRefused(custom_failure(name, reason))
@@ -190,6 +227,11 @@ class Lowering:
         for index, patch in enumerate(model.patches if model else ()):
             inputs[f"patch_{index}"] = self.patch_edges[patch.file]
         self._check_limits()
+        if self.call is not None:
+            index, num_calls = self.call.index, self.call.num_calls
+            part = f"call-{index}" if part is None else f"call-{index}/{part}"
+            value = value + index * max_value if value else 0
+            max_value = max_value * num_calls
         node_id = dag_id(self.node_id, part)
         self.nodes.append(node_id)
         origin = Origin(
@@ -229,9 +271,7 @@ class Lowering:
             case Constant(value=value):
                 given = value
             case Edge() as edge:
-                if not self._is_known(edge):
-                    raise NeedsValue((edge,))
-                given = self.known.value(edge, self.builder.signature(edge.source))
+                given = self.known_or_needed(edge)
             case _:
                 raise self.refusal(name, f"a {spec.type} was expected")
         config = partial(spec.config, self.catalog)
@@ -255,8 +295,10 @@ class Lowering:
         )
 
 
-def _param(arg: Handle | Steered | Estimate | Constant | ParamValue, type_: str) -> ParamValue:
-    if isinstance(arg, Handle | Steered | Estimate):
+def _param(
+    arg: Handle | Steered | Estimate | ListValue | Constant | ParamValue, type_: str
+) -> ParamValue:
+    if isinstance(arg, Handle | Steered | Estimate | ListValue):
         raise GraphBroken(f"a {type(arg).__name__} is given as a {type_}")
     value = arg.value if isinstance(arg, Constant) else arg
     if type_ == FLOAT and isinstance(value, int):

@@ -66,7 +66,14 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """A node class as clients see it. `is_v3` picks the richer form of its description."""
+    """A node class as clients see it. `is_v3` picks the richer form of its description.
+
+    Args:
+        is_input_list: one call gets all items of the lists on its inputs, constants as lists of
+            one; any other class is called once per item.
+        output_lists: which outputs are lists, by position; None: none is.
+        output_matchtypes: the template that each output's type follows.
+    """
 
     class_type: str
     display_name: str | None
@@ -78,6 +85,14 @@ class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
     is_output_node: bool = False
     is_v3: bool = False
     is_deprecated: bool = False
+    is_experimental: bool = False
+    is_input_list: bool = False
+    output_lists: tuple[bool | None, ...] | None = None
+    output_matchtypes: tuple[str | None, ...] | None = None
+
+    def gives_list(self, slot: int) -> bool:
+        """Whether the output at `slot` is a list."""
+        return self.output_lists is not None and self.output_lists[slot] is True
 
     def input(self, name: str) -> InputSpec:
         """The input called `name`. Raises: KeyError."""
@@ -95,22 +110,27 @@ class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
         }
         inputs = {part: given[part] for part in given if given[part] or part == "required"}
         no_texts = [None] * len(self.outputs)
-        extras = {"output_tooltips": no_texts, "output_matchtypes": None} if self.is_v3 else {}
-        flags = {"deprecated": self.is_deprecated, "experimental": False, "api_node": False}
+        matchtypes = None if self.output_matchtypes is None else list(self.output_matchtypes)
+        extras = {"output_tooltips": no_texts, "output_matchtypes": matchtypes}
+        flags = {
+            "deprecated": self.is_deprecated,
+            "experimental": self.is_experimental,
+            "api_node": False,
+        }
         return {
             "input": inputs,
             "input_order": {part: list(names) for part, names in inputs.items()},
             "output": [port.type for port in self.outputs],
-            "output_is_list": [False] * len(self.outputs),
+            "output_is_list": list(self.output_lists or [False] * len(self.outputs)),
             "output_name": [port.name for port in self.outputs],
-            **extras,
+            **(extras if self.is_v3 else {}),
             "name": self.class_type,
             "display_name": self.display_name,
             "description": "",
             "python_module": self.python_module,
             "category": self.category,
             "output_node": self.is_output_node,
-            **(flags if self.is_v3 else {"deprecated": True} if self.is_deprecated else {}),
+            **(flags if self.is_v3 else {flag: True for flag, is_set in flags.items() if is_set}),
         }
 
 

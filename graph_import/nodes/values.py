@@ -90,10 +90,26 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     cfg: Constant | Edge
 
 
-Value = Constant | Handle | Edge | Steering | Run | Steered | Estimate
+class EdgeList(msgspec.Struct, frozen=True, kw_only=True):
+    """A list that an edge carries whole; `length`, an INT, says how many items there are."""
+
+    edge: Edge
+    length: Edge
 
 
-def edges_of(value: Value) -> tuple[Edge, ...]:
+class ListValue(msgspec.Struct, frozen=True, kw_only=True):
+    """Several values where other nodes give one, in order: ComfyUI's lists.
+
+    The items of an `EdgeList` among them stand in its place.
+    """
+
+    items: tuple[Value | EdgeList, ...]
+
+
+Value = Constant | Handle | Edge | Steering | Run | Steered | Estimate | ListValue
+
+
+def edges_of(value: Value | EdgeList) -> tuple[Edge, ...]:
     """The edges that a node with `value` on an input may come to read."""
     match value:
         case Edge():
@@ -107,17 +123,23 @@ def edges_of(value: Value) -> tuple[Edge, ...]:
             return (*own, *_edges_of_call(value))
         case Estimate(cfg=cfg):
             return (*_edges_of_call(value), *((cfg,) if isinstance(cfg, Edge) else ()))
+        case EdgeList(edge=edge, length=length):
+            return (edge, length)
+        case ListValue(items=items):
+            return tuple(edge for item in items for edge in edges_of(item))
         case _:
             return ()
 
 
-def models_of(value: Value) -> tuple[ModelRef, ...]:
+def models_of(value: Value | EdgeList) -> tuple[ModelRef, ...]:
     """The models that a node with `value` on an input may come to use."""
     match value:
         case Handle(ref=ref):
             return (ref,)
         case Estimate(model=model):
             return (model,)
+        case ListValue(items=items):
+            return tuple(ref for item in items for ref in models_of(item))
         case _:
             return ()
 

@@ -22,6 +22,7 @@ from ...runtime.errors import SettingsProblem
 from ...runtime.logs import setup_logging
 from ..app import build_front
 from ..app_keys import MODEL_PATHS
+from ..demo_models import lay_example_pictures
 from ..files import empty_temp, make_folders
 from ..leftovers import only_server, sweep_checkpoints, sweep_links
 from ..supervisor import Supervisor
@@ -68,8 +69,10 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     front = build_front(settings)
-    decoders = front.app[MODEL_PATHS].folders("vae_approx")
-    supervisor = Supervisor(settings, front.coordinator, decoders)
+    model_paths = front.app[MODEL_PATHS]
+    if model_paths.has_demo_models:
+        lay_example_pictures(settings.input_directory)
+    supervisor = Supervisor(settings, front.coordinator, model_paths.folders("vae_approx"))
     runner = web.AppRunner(front.app, access_log=None, shutdown_timeout=SHUTDOWN_LIMIT_S)
     try:
         await _open(front.coordinator, settings)

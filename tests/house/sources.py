@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("server", "graph_import", "runtime", "cuda_ext", "web", "workflows")
-OTHER_FOLDERS = ("tests", "benchmarks", "training", ".ci")
+OTHER_FOLDERS = ("tests", "benchmarks", "conformance", "training", ".ci")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from nodeloom.runtime.models.headers import inspect_lora, inspect_part
 from nodeloom.runtime.models.registry import build
 from nodeloom.runtime.models.weight_files import identify
 
+from training.add_on import Base
 from training.controlnet import build_controlnet
 from training.export import (
     export_checkpoint,
@@ -149,7 +150,7 @@ def test_a_lora_names_modules_of_the_denoiser(
     trained: Trained, checkpoint: Path, tmp_path: Path
 ) -> None:
     pool = Pool(torch.zeros(4, 4, 16, 16), plain_scene, SCALE)
-    stage = LoraStage(pool, trained.unet, trained.text, trained.vocabulary, seed=0, batch=1)
+    stage = LoraStage(pool, Base(trained.unet, trained.text, trained.vocabulary), seed=0, batch=1)
     path = tmp_path / "style.safetensors"
     export_lora(path, kohya_tensors(stage.parameters()))
     assert inspect_lora(path).path == str(path)
