@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from .sampling.model_sampling import DiscreteModelSampling, scaled_linear
+from .sampling.model_sampling import ModelSampling, model_sampling, scaled_linear
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    model_sampling: DiscreteModelSampling
+    model_sampling: ModelSampling
     latent_channels: int
     scale_factor: float
     shift_factor: float
@@ -60,3 +60,11 @@ def _families() -> Mapping[str, Family]:
 def family(name: str) -> Family:
     """The family called `name`. Raises: KeyError: there is none."""
     return _families()[name]
+
+
+def sampling_of(family_name: str, text: str) -> ModelSampling:
+    """The model sampling that `text` says, or the family's own where it is empty.
+
+    Raises: KeyError: there is no such family; msgspec.ValidationError: the text makes no sense.
+    """
+    return model_sampling(text) if text else family(family_name).model_sampling

@@ -12,6 +12,7 @@ import msgspec
 
 Scalar = bool | int | float | str | None
 
+MODEL_SAMPLING = "model_sampling"  # option of a denoiser: a model sampling's text
 CLIP_LAYER = "clip_layer"  # option of a text encoder: which layer it gives, -1 is the last
 
 
@@ -91,3 +92,13 @@ class ModelRef(msgspec.Struct, frozen=True, kw_only=True):
     key: ModelKey
     patches: tuple[Patch, ...] = ()
     options: tuple[tuple[str, Scalar], ...] = ()
+
+    def option(self, name: str) -> str:
+        """The text of option `name`; empty: it is not set."""
+        value = dict(self.options).get(name, "")
+        return value if isinstance(value, str) else ""
+
+    def with_option(self, name: str, value: Scalar) -> ModelRef:
+        """This model with option `name` set, behind the others."""
+        others = tuple(option for option in self.options if option[0] != name)
+        return msgspec.structs.replace(self, options=(*others, (name, value)))

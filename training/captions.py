@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 import numpy as np
 
-from .scenes import PLAIN_BACKGROUNDS, UNNAMED, Layout, Scene, Thing
+from .scenes import COLOURS, PLAIN_BACKGROUNDS, UNNAMED, Layout, Scene, Thing
 
 _WHERE: Final = {
     "meadow": "in a meadow",
@@ -44,6 +45,18 @@ def caption(scene: Scene, seed: int) -> str:
     if not is_list:
         return f"{subject} {_WHERE[scene.background]}"
     return f"{subject}, {_ALONE[scene.background].split(' ', 1)[1]}"
+
+
+def with_wrong_colours(scene: Scene, seed: int) -> Scene:
+    """The scene with each thing in another colour, which captions then name."""
+    rng = np.random.default_rng((seed, 6))
+    things = tuple(
+        msgspec.structs.replace(
+            thing, colour=str(rng.choice([c for c in COLOURS if c != thing.colour]))
+        )
+        for thing in scene.things
+    )
+    return msgspec.structs.replace(scene, things=things)
 
 
 def phrase(shape: str, colour: str, background: str) -> str:

@@ -36,6 +36,10 @@ ENCODER_STEPS: Final = 300  # of the plan's, then the encoder is fixed
 VAE: Final = Plan(num_steps=800, rate=1e-3, warmup=30, ema=0.99)
 DECODER: Final = Plan(num_steps=1500, rate=1e-3, warmup=30, ema=0.995)
 UNET: Final = Plan(num_steps=1500, rate=3e-3, muon_rate=0.015, warmup=30, ema=0.996)
+# Then on, with a share of wrong captions; the rate is that of a longer plan.
+UNET_GUIDED: Final = Plan(num_steps=2300, rate=3e-3, muon_rate=0.015, warmup=30, ema=0.99)
+UNET_STEPS: Final = 1900
+WRONG_SHARE: Final = 0.2
 CONTROLNET: Final = Plan(num_steps=600, rate=1e-3, muon_rate=0.01, ema=0.99)
 LORA: Final = Plan(num_steps=200, rate=2e-3, warmup=10, ema=0.97)
 EMBEDDING: Final = Plan(num_steps=120, rate=2e-2, warmup=5, ema=0.9)
@@ -97,8 +101,12 @@ def train_decoder(runs: Runs) -> None:
 
 
 def train_unet(runs: Runs) -> None:
-    stage = UnetStage(runs.plain_pool(), seed=3, batch=24, rank=rank(), num_ranks=num_ranks())
-    train(stage, UNET, runs.path("unet"))
+    pool, path = runs.plain_pool(), runs.path("unet")
+    for plan, until, wrong_share in ((UNET, None, 0.0), (UNET_GUIDED, UNET_STEPS, WRONG_SHARE)):
+        stage = UnetStage(
+            pool, seed=3, batch=24, wrong_share=wrong_share, rank=rank(), num_ranks=num_ranks()
+        )
+        train(stage, plan, path, until=until)
 
 
 def train_controlnet(runs: Runs) -> None:

@@ -7,9 +7,10 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from .captions import caption
+from .captions import caption, with_wrong_colours
 from .diffusion import noise_loss
 from .pools import Pool
+from .scenes import Scene
 from .text import WIDTH, TextEncoder, Vocabulary
 
 WIDTHS: Final = (96, 128)
@@ -45,11 +46,20 @@ class UnetStage:
     """Trains the prediction of noise, given captions.
 
     Args:
+        wrong_share: of captions that name wrong colours, as captions of collected pictures do: it
+            is guidance that then makes the colours certain.
         rank, num_ranks: which process of several that train together this is.
     """
 
     def __init__(
-        self, pool: Pool, *, seed: int, batch: int, rank: int = 0, num_ranks: int = 1
+        self,
+        pool: Pool,
+        *,
+        seed: int,
+        batch: int,
+        wrong_share: float = 0.0,
+        rank: int = 0,
+        num_ranks: int = 1,
     ) -> None:
         torch.manual_seed(seed)
         self.vocabulary = Vocabulary()
@@ -58,6 +68,7 @@ class UnetStage:
         self._pool = pool
         self._seed = seed
         self._batch = batch
+        self._wrong_share = wrong_share
         self._rank = rank
         self._num_ranks = num_ranks
 
@@ -71,12 +82,7 @@ class UnetStage:
         number = step * self._num_ranks + self._rank
         rng = np.random.default_rng((self._seed, number))
         indices = rng.integers(len(self._pool), size=self._batch)
-        texts = [
-            ""
-            if rng.random() < DROPPED_SHARE
-            else caption(self._pool.scene(index), self._salt(rng))
-            for index in map(int, indices)
-        ]
+        texts = [self._caption(self._pool.scene(int(index)), rng) for index in indices]
         context = self.text(self.vocabulary.rows(texts, rng))
 
         def predict(noisy: torch.Tensor, timesteps: torch.Tensor) -> torch.Tensor:
@@ -86,6 +92,13 @@ class UnetStage:
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + number)
         return noise_loss(self._pool.latents[torch.from_numpy(indices)], predict, generator)
 
-    @staticmethod
-    def _salt(rng: np.random.Generator) -> int:
-        return int(rng.integers(1 << 31))
+    def _caption(self, scene: Scene, rng: np.random.Generator) -> str:
+        if rng.random() < DROPPED_SHARE:
+            return ""
+        if self._wrong_share and rng.random() < self._wrong_share:
+            scene = with_wrong_colours(scene, _salt(rng))
+        return caption(scene, _salt(rng))
+
+
+def _salt(rng: np.random.Generator) -> int:
+    return int(rng.integers(1 << 31))

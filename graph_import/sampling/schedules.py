@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from .beta_quantile import symmetric_beta_quantile
-from .model_sampling import DiscreteModelSampling
+from .beta_quantile import beta_quantile, symmetric_beta_quantile
+from .model_sampling import ModelSampling
 
 MAX_SCHEDULE_STEPS: Final = 20_000  # a denoise near 0 asks for steps/denoise of them
 DISCARD_PENULTIMATE: Final = frozenset({"dpm_2", "dpm_2_ancestral", "uni_pc", "uni_pc_bh2"})
@@ -21,7 +21,7 @@ KARRAS_RHO: Final = 7.0
 BETA_SHAPE: Final = 0.6
 LINEAR_QUADRATIC_THRESHOLD: Final = 0.025
 
-Schedule = Callable[[DiscreteModelSampling, int], list[float]]
+Schedule = Callable[[ModelSampling, int], list[float]]
 
 
 def _spaced(first: float, last: float, count: int) -> list[float]:
@@ -31,55 +31,75 @@ def _spaced(first: float, last: float, count: int) -> list[float]:
     return [first + (last - first) * index / (count - 1) for index in range(count)]
 
 
-def simple(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+def _ends(sampling: ModelSampling) -> tuple[float, float]:
+    """The timesteps of the highest and the lowest sigma; a flow will shift these once more."""
+    return sampling.timestep(sampling.sigma_max), sampling.timestep(sampling.sigma_min)
+
+
+def simple(sampling: ModelSampling, steps: int) -> list[float]:
     """Every (table length / steps)-th entry of the table, from its top."""
     stride = len(sampling.sigmas) / steps  # a float, and rounded after the product, as there
     return [sampling.sigmas[-1 - int(index * stride)] for index in range(steps)] + [0.0]
 
 
-def sgm_uniform(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+def sgm_uniform(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced timesteps, stopping one spacing before the lowest; from SDXL's own sampler."""
-    timesteps = _spaced(len(sampling.sigmas) - 1, 0, steps + 1)[:-1]
+    timesteps = _spaced(*_ends(sampling), steps + 1)[:-1]
     return [sampling.sigma_at(timestep) for timestep in timesteps] + [0.0]
 
 
-def karras(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+def karras(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced in sigma^(1/7). Source: Karras et al. (arXiv 2206.00364), equation 5."""
     first = sampling.sigma_max ** (1.0 / KARRAS_RHO)
     last = sampling.sigma_min ** (1.0 / KARRAS_RHO)
     return [root**KARRAS_RHO for root in _spaced(first, last, steps)] + [0.0]
 
 
-def exponential(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+def exponential(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced in log sigma."""
     first, last = math.log(sampling.sigma_max), math.log(sampling.sigma_min)
     return [math.exp(log_sigma) for log_sigma in _spaced(first, last, steps)] + [0.0]
 
 
-def ddim_uniform(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+def ddim_uniform(sampling: ModelSampling, steps: int) -> list[float]:
     """Every floor(table length / steps)-th entry from the second on. Source: DDIM (2010.02502)."""
     stride = max(len(sampling.sigmas) // steps, 1)
     return [*reversed(sampling.sigmas[1::stride]), 0.0]
 
 
-def beta(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+def beta(sampling: ModelSampling, steps: int) -> list[float]:
     """Entries at the quantiles of Beta(0.6, 0.6), repeats left out. Source: arXiv 2407.12173."""
+    return _at_shares(
+        sampling,
+        (symmetric_beta_quantile(1.0 - index / steps, BETA_SHAPE) for index in range(steps)),
+    )
+
+
+def beta_shaped(sampling: ModelSampling, steps: int, alpha: float, beta: float) -> list[float]:
+    """`beta` with the quantiles of Beta(alpha, beta)."""
+    return _at_shares(
+        sampling, (beta_quantile(1.0 - index / steps, alpha, beta) for index in range(steps))
+    )
+
+
+def _at_shares(sampling: ModelSampling, shares: Iterable[float]) -> list[float]:
+    """The table's entries at these shares (0 to 1) of it, each once, and 0.0."""
     top = len(sampling.sigmas) - 1
     chosen: list[int] = []
-    for index in range(steps):
-        entry = round(symmetric_beta_quantile(1.0 - index / steps, BETA_SHAPE) * top)
+    for share in shares:
+        entry = round(share * top)
         if not chosen or entry != chosen[-1]:
             chosen.append(entry)
     return [sampling.sigmas[entry] for entry in chosen] + [0.0]
 
 
-def normal(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+def normal(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced timesteps from the highest to the lowest."""
-    timesteps = _spaced(len(sampling.sigmas) - 1, 0, steps)
+    timesteps = _spaced(*_ends(sampling), steps)
     return [sampling.sigma_at(timestep) for timestep in timesteps] + [0.0]
 
 
-def linear_quadratic(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+def linear_quadratic(sampling: ModelSampling, steps: int) -> list[float]:
     """Half of the steps remove the first 2.5 % evenly, the rest the remainder along a parabola.
 
     The parabola goes on with the line's slope and ends at 0. Source: Movie Gen (arXiv 2410.13720),
@@ -98,7 +118,7 @@ def linear_quadratic(sampling: DiscreteModelSampling, steps: int) -> list[float]
     return [*sigmas, 0.0]
 
 
-def kl_optimal(sampling: DiscreteModelSampling, steps: int) -> list[float]:
+def kl_optimal(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced in arctan sigma. Source: Align Your Steps (arXiv 2404.14507), theorem 3.1.
 
     One step starts at sigma_max (ComfyUI divides by zero there).
@@ -124,7 +144,7 @@ SCHEDULE_NAMES: Final = tuple(SCHEDULES)  # in ComfyUI's order
 
 
 def ksampler_sigmas(
-    model_sampling: DiscreteModelSampling,
+    model_sampling: ModelSampling,
     scheduler: str,
     steps: int,
     denoise: float,
@@ -141,12 +161,7 @@ def ksampler_sigmas(
     schedule = SCHEDULES[scheduler]
     if denoise <= 0.0:
         return ()
-    total_steps = steps if denoise > FULL_DENOISE else int(min(steps / denoise, 1e9))
-    if not 1 <= steps <= total_steps <= MAX_SCHEDULE_STEPS:
-        raise ValueError(
-            f"steps {steps} at denoise {denoise} need a schedule of {total_steps} steps; "
-            f"1 to {MAX_SCHEDULE_STEPS} are possible"
-        )
+    total_steps = _total_steps(steps, denoise, FULL_DENOISE)
     if sampler in DISCARD_PENULTIMATE:
         sigmas = schedule(model_sampling, total_steps + 1)
         del sigmas[-2]
@@ -154,6 +169,30 @@ def ksampler_sigmas(
         sigmas = schedule(model_sampling, total_steps)
     is_cut = denoise <= FULL_DENOISE
     return tuple(sigmas[-(steps + 1) :] if is_cut else sigmas)
+
+
+def basic_sigmas(
+    model_sampling: ModelSampling, scheduler: str, steps: int, denoise: float
+) -> tuple[float, ...]:
+    """The sigmas of a BasicScheduler: the last steps+1, of a schedule of steps/denoise steps.
+
+    No sampler has a say in it; () for a `denoise` of 0. Raises, as `ksampler_sigmas`.
+    """
+    if denoise <= 0.0:
+        return ()
+    sigmas = SCHEDULES[scheduler](model_sampling, _total_steps(steps, denoise, 1.0))
+    return tuple(sigmas[-(steps + 1) :])
+
+
+def _total_steps(steps: int, denoise: float, full: float) -> int:
+    """Steps of the schedule whose last `steps` are done. Raises: ValueError: none, or too many."""
+    total_steps = steps if denoise > full else int(min(steps / denoise, 1e9))
+    if not 1 <= steps <= total_steps <= MAX_SCHEDULE_STEPS:
+        raise ValueError(
+            f"steps {steps} at denoise {denoise} need a schedule of {total_steps} steps; "
+            f"1 to {MAX_SCHEDULE_STEPS} are possible"
+        )
+    return total_steps
 
 
 def step_window(

@@ -1,1 +1,1 @@
-"""Looks at the pixels of what the demo model draws: `python -m training.quality`, `make demo-quality`."""
+"""Looks at the pixels of what the demo model draws: `make demo-quality`."""

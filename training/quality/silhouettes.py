@@ -37,9 +37,7 @@ def _templates(shape: str) -> tuple[NDArray[np.float64], ...]:
         Scene(
             layout=Layout.SINGLE,
             background="white",
-            things=(
-                Thing(shape=shape, colour="red", x=middle, y=middle, radius=(low + high) / 2),
-            ),
+            things=(Thing(shape=shape, colour="red", x=middle, y=middle, radius=(low + high) / 2),),
         )
         for low, high in RADII.values()
     )

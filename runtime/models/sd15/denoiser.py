@@ -11,7 +11,8 @@ from typing import Any, Final, cast
 import torch
 
 from ....graph_import import types
-from ....graph_import.families import family
+from ....graph_import.families import sampling_of
+from ....graph_import.handles import MODEL_SAMPLING
 from ....graph_import.model import Model
 from ..checkpoint import Check, build_module, count_bytes, estimate_bytes, no_check, read_weights
 from ..headers import DENOISER_PREFIX
@@ -108,7 +109,7 @@ class Denoiser(Model):
         return results
 
     def _forward(self, calls: Sequence[UnetCall]) -> list[torch.Tensor]:
-        sampling = family(self.ref.key.family).model_sampling
+        sampling = sampling_of(self.ref.key.family, self.ref.option(MODEL_SAMPLING))
         inputs = unet_inputs(calls, sampling)
         fetches = [cast(ResidualFetch | None, call.get("residuals")) for call in calls]
         with late_residuals(self._module, fetches, inputs.counts):

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import torch
 
-from ....graph_import.sampling.model_sampling import DiscreteModelSampling
+from ....graph_import.sampling.model_sampling import ModelSampling
 from ...errors import NodeFailed
 
 # Contexts of unequal length share a forward by being repeated up to this many tokens.
@@ -70,7 +70,7 @@ def groups_of(
     return groups
 
 
-def unet_inputs(calls: Sequence[UnetCall], sampling: DiscreteModelSampling) -> UnetInputs:
+def unet_inputs(calls: Sequence[UnetCall], sampling: ModelSampling) -> UnetInputs:
     """The inputs of one forward pass for a group of calls."""
     xs = [tensor_of(call, "x") for call in calls]
     sigmas = [cast(float, call["sigma"]) for call in calls]
