@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
-
-EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
 
 
 @dataclass(slots=True, frozen=True)
@@ -76,7 +75,13 @@ def close(ours: torch.Tensor, recorded: torch.Tensor, tolerance: float) -> Outco
     return Outcome(error, tolerance)
 
 
-def exceptions(path: Path = EXCEPTIONS) -> Mapping[str, str]:
+def goldens_folder() -> Path:
+    """Where the recorded numbers are: NODELOOM_GOLDENS, or beside the checkout."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "goldens"
+    return Path(os.environ.get("NODELOOM_GOLDENS") or beside)
+
+
+def exceptions_at(path: Path) -> Mapping[str, str]:
     """Case name -> the reason why it may fail.
 
     The file has a table `[reasons]` of names and texts, `"samplers/eps/foo" = "because ..."`.

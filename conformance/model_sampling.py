@@ -63,9 +63,7 @@ def _numbers(
     return _relative(got, tensors[f"{name}/{part}"].flatten())
 
 
-def _table(
-    ours: Callable[[], ModelSampling], tensors: Tensors, name: str, part: str
-) -> Outcome:
+def _table(ours: Callable[[], ModelSampling], tensors: Tensors, name: str, part: str) -> Outcome:
     return _relative(torch.tensor(ours().sigmas), tensors[f"{name}/{part}"])
 
 

@@ -38,7 +38,7 @@ def cases(goldens: Path) -> Iterator[Case]:
     yield from _nodes(recorded, samplings)
     for name, record in recorded["model_samplings"].items():
         for percent, sigma in record["percent_to_sigma"].items():
-            run = partial(_percent, samplings[name], float(percent), sigma)
+            run = partial(_percent, samplings[name], float(percent), sigma, _tolerance(name))
             yield Case(f"schedules/{name}/percent/{percent}", run)
 
 
@@ -126,8 +126,10 @@ def _percent_node(sampling: Callable[[], ModelSampling], case: Any) -> Sequence[
     return [percent_sigma(sampling(), case["sampling_percent"], is_actual=is_actual)]
 
 
-def _percent(sampling: Callable[[], ModelSampling], percent: float, sigma: float) -> Outcome:
-    return _compared(lambda: [sampling().percent_to_sigma(percent)], [sigma], TOLERANCE)
+def _percent(
+    sampling: Callable[[], ModelSampling], percent: float, sigma: float, tolerance: float
+) -> Outcome:
+    return _compared(lambda: [sampling().percent_to_sigma(percent)], [sigma], tolerance)
 
 
 def _tolerance(name: str) -> float:

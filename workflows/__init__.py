@@ -1,7 +1,7 @@
-"""Example workflows in ComfyUI's API format, as package data: `txt2img.json`, `img2img.json`.
+"""Example workflows as package data: prompts in ComfyUI's API format, and workflows in Python.
 
-Both run on the tiny checkpoint that `nodeloom demo` writes; `img2img.json` reads `example.png` from
-the input folder, which the demo puts there.
+They run on the models that ship with nodeloom. The pictures that some of them read are in
+`pictures/`; a server that offers those models lays them into its input folder.
 """
 
 if __name__ != "nodeloom.workflows":

@@ -14,11 +14,11 @@ from nodeloom import (
 with Workflow("sd15_controlnet_lora") as flow:
     seed = flow.add_input("seed", int, 42)
     prompt = flow.add_input("prompt", str)
-    num_denoising_steps = flow.add_input("num_denoising_steps", int, 8)
+    num_denoising_steps = flow.add_input("num_denoising_steps", int, 20)
     ref_image = flow.add_input("ref_image", "IMAGE")
-    checkpoint = flow.add_input("checkpoint", str, "tiny-random-sd15.safetensors")
-    controlnet_file = flow.add_input("controlnet", str)
-    lora_file = flow.add_input("lora", str)
+    checkpoint = flow.add_input("checkpoint", str, "nodeloom-shapes.safetensors")
+    controlnet_file = flow.add_input("controlnet", str, "nodeloom-shapes-contours.safetensors")
+    lora_file = flow.add_input("lora", str, "nodeloom-shapes-ink.safetensors")
 
     text_encoder = TextEncoder(checkpoint)
     denoiser = Denoiser(checkpoint)
@@ -35,6 +35,6 @@ with Workflow("sd15_controlnet_lora") as flow:
     latents = latents_generator(seed, num_denoising_steps, width=128, height=128)
     for _ in range(num_denoising_steps):
         residuals = controlnet(latents, positive, negative, hint=ref_image, strength=0.9)
-        estimate = denoiser(latents, positive, negative, residuals, cfg=7.0)
+        estimate = denoiser(latents, positive, negative, residuals, cfg=5.0)
         latents = sampler_step(estimate, latents)
     flow.add_output(vae(latents, mode="decode"), name="output_img")

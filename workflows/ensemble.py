@@ -16,11 +16,11 @@ from nodeloom import (
 def ensemble(
     prompt: str,
     seed: int = 42,
-    steps: int = 8,
-    coarse_steps: int = 5,
+    steps: int = 20,
+    coarse_steps: int = 12,
     size: int = 128,
-    coarse: str = "tiny-random-sd15.safetensors",
-    fine: str = "tiny-random-sd15.safetensors",
+    coarse: str = "nodeloom-shapes.safetensors",
+    fine: str = "nodeloom-shapes.safetensors",
 ) -> Placeholder:
     text_encoder = TextEncoder(coarse)
     coarse_denoiser, fine_denoiser = Denoiser(coarse), Denoiser(fine)

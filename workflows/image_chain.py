@@ -24,7 +24,7 @@ def redraw(
     seed: int = 42,
     steps: int = 6,
     denoise: float = 0.6,
-    checkpoint: str = "tiny-random-sd15.safetensors",
+    checkpoint: str = "nodeloom-shapes.safetensors",
 ) -> Any:
     text_encoder, denoiser, vae = TextEncoder(checkpoint), Denoiser(checkpoint), Vae(checkpoint)
     latents_generator, sampler_step = LatentsGenerator(denoiser), SamplerStep()

@@ -14,17 +14,17 @@ from nodeloom import (
 @workflow
 def text_to_image(
     prompt: str,
-    negative_prompt: str = "blurry, text, watermark",
+    negative_prompt: str = "",
     seed: int = 42,
-    steps: int = 12,
-    cfg: float = 7.0,
+    steps: int = 20,
+    cfg: float = 5.0,
     size: int = 128,
-    checkpoint: str = "tiny-random-sd15.safetensors",
+    checkpoint: str = "nodeloom-shapes.safetensors",
 ) -> Placeholder:
     text_encoder = TextEncoder(checkpoint)
     denoiser = Denoiser(checkpoint)
     vae = Vae(checkpoint)
-    latents_generator = LatentsGenerator(denoiser, sampler="euler", schedule="normal")
+    latents_generator = LatentsGenerator(denoiser, sampler="dpmpp_2m", schedule="normal")
     sampler_step = SamplerStep()
 
     positive = text_encoder(prompt)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from .base import Array
+from .float32 import float32
 from .predictions import SIGMA_BEFORE_ALL, Prediction, estimate, input_scale, is_highest, whole_noise
 
 NUM_SIGMAS: Final = 10_000
@@ -101,12 +102,15 @@ def _first_variance() -> float:
 
 
 def _sigma(timestep: float, shift: float) -> float:
-    """The log-SNR falls by 2 log(shift); the variance then keeps away from 0 and 1."""
+    """The log-SNR falls by 2 log(shift); the variance then keeps away from 0 and 1.
+
+    It is rounded to float32, as ComfyUI holds it: that decides the lowest sigma.
+    """
     variance = _cosine_variance(timestep) / _first_variance()
     variance = min(max(variance, LEAST_VARIANCE * LEAST_VARIANCE), 1.0)
     noise = (1.0 - variance) * shift * shift
     shifted = variance / (variance + noise)
-    shifted = min(max(shifted, LEAST_VARIANCE), 1.0 - LEAST_VARIANCE)
+    shifted = float32(min(max(shifted, LEAST_VARIANCE), 1.0 - LEAST_VARIANCE))
     return math.sqrt((1.0 - shifted) / shifted)
 
 

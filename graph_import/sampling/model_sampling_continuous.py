@@ -92,11 +92,11 @@ class AngleModelSampling(_BetweenTwoSigmas, frozen=True, kw_only=True, tag="v_co
 
     def timestep(self, sigma: float) -> float:
         """What the network is told of `sigma`."""
-        return float32(math.atan(sigma) / (math.pi / 2.0))
+        return float32(float32(math.atan(sigma)) / (math.pi / 2.0))
 
     def sigma_at(self, timestep: float) -> float:
         """The noise level that the network is told as `timestep`."""
-        return math.tan(timestep * (math.pi / 2.0))
+        return math.tan(float32(timestep * (math.pi / 2.0)))
 
     def input_scale(self, sigma: float) -> float:
         """What noisy latents are multiplied by before they enter the network."""

@@ -33,8 +33,11 @@ Outputs = dict[NodeId, tuple[Any, ...]]
 class InProcess:
     """Runs prompts on the models below a base directory; loaded models stay from run to run."""
 
-    def __init__(self, base: Path, *, model_memory_bytes: int = 2**32) -> None:
-        settings = read_settings(Namespace(base_directory=str(base)), {})
+    def __init__(
+        self, base: Path, *, model_memory_bytes: int = 2**32, demo_models: str = "off"
+    ) -> None:
+        flags = Namespace(base_directory=str(base), demo_models=demo_models)
+        settings = read_settings(flags, {})
         self.catalog = FolderCatalog(ModelPaths.of(settings), Folders.of(settings))
         self.registry = Registry()
         self.models = ModelCache(model_memory_bytes, "cpu", build)

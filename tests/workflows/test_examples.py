@@ -1,4 +1,4 @@
-"""The examples run: each file is loaded as users' files are, bound, and its nodes run in process.
+"""The examples run on the models that ship, loaded and bound as users' files are, in process.
 
 The custom model is run by hand: what an executor does with `user_model` nodes is tested with it.
 """
@@ -18,28 +18,28 @@ from nodeloom import workflows
 from nodeloom.graph_import.dsl import Definition, Model, bind, run_source, workflows_in
 from nodeloom.graph_import.ir import Graph
 from nodeloom.runtime.models.tiny import write_tiny_sd15
-from nodeloom.runtime.models.tiny_controlnet import write_tiny_controlnet
+from nodeloom.server.demo_models import lay_example_pictures
 from PIL import Image
 
 FOLDER = Path(workflows.__file__).parent
 VALUES: dict[str, dict[str, Any]] = {
-    "text_to_image": {"prompt": "a loom", "steps": 2, "size": 64},
+    "text_to_image": {"prompt": "a red star", "steps": 2, "size": 64},
     "sd15_controlnet_lora": {
-        "prompt": "a loom",
-        "ref_image": "hint.png",
-        "controlnet": "tiny.safetensors",
-        "lora": "tiny.safetensors",
+        "prompt": "a red star",
+        "ref_image": "contours.png",
+        "num_denoising_steps": 3,
     },
     "ensemble": {
-        "prompt": "a loom",
+        "prompt": "a red star",
         "steps": 3,
         "coarse_steps": 2,
         "size": 64,
         "fine": "other.safetensors",
     },
-    "redraw": {"image": "hint.png", "prompt": "a loom", "steps": 2},
-    "image_chain": {"image": "hint.png", "prompt": "a loom", "steps": 2, "size": 64},
+    "redraw": {"image": "example.png", "prompt": "a red star", "steps": 2},
+    "image_chain": {"image": "example.png", "prompt": "a red star", "steps": 2, "size": 64},
 }
+JSON_EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def example(name: str) -> dict[str, Definition]:
@@ -56,20 +56,16 @@ EXAMPLES = {
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> InProcess:
-    """A process with small models and a picture of 128 x 128."""
+    """A process with the models that ship, one more checkpoint and LoRA, and the pictures."""
     base = tmp_path_factory.mktemp("examples")
-    models = base / "models"
-    for folder in ("checkpoints", "controlnet", "loras"):
-        (models / folder).mkdir(parents=True)
-    write_tiny_sd15(models / "checkpoints" / "tiny-random-sd15.safetensors")
-    write_tiny_sd15(models / "checkpoints" / "other.safetensors", seed=1)
-    write_tiny_controlnet(models / "controlnet" / "tiny.safetensors")
-    write_lora(models / "loras" / "tiny.safetensors")
-    write_lora(models / "loras" / "other.safetensors", seed=1)
+    for folder in ("checkpoints", "loras"):
+        (base / "models" / folder).mkdir(parents=True)
+    write_tiny_sd15(base / "models" / "checkpoints" / "other.safetensors", seed=1)
+    write_lora(base / "models" / "loras" / "other.safetensors", seed=1)
     (base / "input").mkdir()
-    Image.radial_gradient("L").convert("RGB").resize((128, 128)).save(base / "input" / "hint.png")
+    lay_example_pictures(base / "input")
     Image.new("RGB", (128, 128)).save(base / "input" / "plain.png")
-    return InProcess(base)
+    return InProcess(base, demo_models="on")
 
 
 def run(process: InProcess, name: str, **values: object) -> dict[str, torch.Tensor]:
@@ -96,6 +92,18 @@ def test_an_example_makes_pictures_and_the_same_again(name: str, process: InProc
         assert torch.equal(picture, again[output])
 
 
+@pytest.mark.parametrize("name", JSON_EXAMPLES)
+def test_a_json_example_makes_a_picture_of_its_size(name: str, process: InProcess) -> None:
+    prompt = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    for node in prompt.values():
+        if node["class_type"] == "KSampler":
+            node["inputs"]["steps"] = 3
+    picture = process.run(prompt)["8"][0]
+    side = 192 if name == "hires_fix" else 128
+    assert picture.shape == (4 if name == "batch" else 1, side, side, 3)
+    assert picture.std() > 0.0
+
+
 def without_saving(graph: Graph) -> Counter[str]:
     return Counter(node.signature for node in graph.nodes if node.op != "save_image")
 
@@ -108,7 +116,7 @@ def test_the_python_and_the_json_example_are_one_workflow(process: InProcess) ->
     }
     invocation = bind(EXAMPLES["text_to_image"], values, process.registry, process.catalog)
     assert without_saving(invocation.graph) == without_saving(process.lower(prompt))
-    picture = run(process, "text_to_image", **values, steps=12, size=128)["image"]
+    picture = run(process, "text_to_image", **values, size=128, steps=20)["image"]
     assert torch.equal(picture, process.run(prompt)["8"][0])
 
 
@@ -118,7 +126,7 @@ def test_the_python_and_the_json_example_are_one_workflow(process: InProcess) ->
         ("sd15_controlnet_lora", {"ref_image": "plain.png"}),
         ("sd15_controlnet_lora", {"lora": "other.safetensors"}),
         ("ensemble", {"coarse_steps": 1}),
-        ("ensemble", {"fine": "tiny-random-sd15.safetensors"}),
+        ("ensemble", {"fine": "nodeloom-shapes.safetensors"}),
     ],
 )
 def test_every_part_shows(name: str, change: dict[str, Any], process: InProcess) -> None:

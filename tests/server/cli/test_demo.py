@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import urllib.request
 from pathlib import Path
@@ -10,11 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 from kit import commands
-from kit.base_directory import make_base, make_checkpoint
 from nodeloom import web, workflows
 from PIL import Image
 
 LIMIT_S = 120
+FOLDER = Path(workflows.__file__).parent
+PICTURES = sorted((FOLDER / "pictures").glob("*.png"))
 
 
 def is_of(process: psutil.Process, folder: Path) -> bool:
@@ -35,7 +37,7 @@ def test_a_first_picture_is_drawn_and_the_server_is_stopped(tmp_path: Path) -> N
         assert image.size == (128, 128)
     assert page.startswith("page: http://127.0.0.1:")
     assert [p for p in psutil.process_iter() if is_of(p, folder)] == []
-    assert (folder / "input" / "example.png").read_bytes() == path.read_bytes()
+    assert {p.name for p in (folder / "input").glob("*.png")} == {p.name for p in PICTURES}
 
 
 def test_a_kept_server_shows_its_page_until_ctrl_c(tmp_path: Path) -> None:
@@ -58,15 +60,15 @@ def test_a_server_that_can_not_start_is_said(tmp_path: Path) -> None:
 
 def test_the_page_runs_the_same_sample_as_the_demo() -> None:
     sample = Path(web.__file__).parent / "sample.json"
-    example = Path(workflows.__file__).parent / "txt2img.json"
+    example = FOLDER / "txt2img.json"
     assert json.loads(sample.read_text()) == json.loads(example.read_text())
 
 
-@pytest.mark.parametrize("name", ["txt2img", "img2img"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.json")))
 def test_the_examples_can_be_planned(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "demo"
-    make_base(folder, make_checkpoint(tmp_path))
-    Image.new("RGB", (8, 8)).save(folder / "input" / "example.png")
-    example = Path(workflows.__file__).parent / f"{name}.json"
-    done = commands.run("plan", example, "--base-directory", folder)
+    (folder / "input").mkdir(parents=True)
+    for picture in PICTURES:
+        shutil.copy(picture, folder / "input")
+    done = commands.run("plan", FOLDER / f"{name}.json", "--base-directory", folder)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,102 @@
+"""Texts that are rewritten when a prompt is made: alternatives by chance, names of files.
+
+Source: spec importer-rules.md, section 6.5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final
+
+Choose = Callable[[int], int]  # a number below the given one
+
+_COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_ESCAPED: Final = "{}|"
+_PLACEHOLDER: Final = re.compile(r"%([^%]+)%")
+_DATE_PART: Final = re.compile(r"yyyy|yy|MM|M|dd|d|hh|h|mm|m|ss|s")
+_ILLEGAL: Final = re.compile(r'[/?<>\\:*|"\x00-\x1f\x7f]')
+
+SAVERS: Final = frozenset(
+    {"SaveImage", "SaveAnimatedWEBP", "SaveAnimatedPNG", "SaveWEBM", "SaveVideo", "SaveAudio"}
+    | {"SaveAudioMP3", "SaveAudioOpus", "SaveSVGNode", "SaveGLB", "SaveLatent", "CLIPSave"}
+    | {"VAESave", "ModelSave", "LoraSave"}
+)
+
+
+def chosen(text: str, choose: Choose) -> str:
+    """`text` without comments, and with one alternative of each `{a|b}`."""
+    text = _COMMENT.sub("", text)
+    open_groups: list[list[str]] = []  # the alternatives read so far, the last one unfinished
+    parts = [""]
+    place = 0
+    while place < len(text):
+        character = text[place]
+        place += 1
+        if character == "\\" and place < len(text) and text[place] in _ESCAPED:
+            parts[-1] += text[place]
+            place += 1
+        elif character == "{":
+            open_groups.append(parts)
+            parts = [""]
+        elif character == "|" and open_groups:
+            parts.append("")
+        elif character == "}" and open_groups:
+            parts = _close(open_groups, parts, choose)
+        else:
+            end = _next_special(text, place)
+            parts[-1] += character + text[place:end]
+            place = end
+    while open_groups:
+        parts = _close(open_groups, parts, choose)
+    return parts[0]
+
+
+def file_name(text: str, now: datetime | None, values: Mapping[tuple[str, str], object]) -> str:
+    """`text` with `%date:FORMAT%` and `%NODE.widget%` filled in; what is unknown stays.
+
+    Args:
+        values: by (name of the node, widget), in lower layers' words: what was typed in there.
+    """
+
+    def filled(found: re.Match[str]) -> str:
+        inner = found.group(1)
+        if inner.startswith("date:") and now is not None:
+            return _date(inner.removeprefix("date:"), now)
+        node, _, widget = inner.partition(".")
+        value = values.get((node, widget))
+        return found.group() if value is None else _ILLEGAL.sub("_", str(value))
+
+    return _PLACEHOLDER.sub(filled, text)
+
+
+def _close(open_groups: list[list[str]], parts: list[str], choose: Choose) -> list[str]:
+    outer = open_groups.pop()
+    outer[-1] += parts[choose(len(parts)) if len(parts) > 1 else 0]
+    return outer
+
+
+def _next_special(text: str, start: int) -> int:
+    for place in range(start, len(text)):
+        if text[place] in "\\{|}":
+            return place
+    return len(text)
+
+
+def _date(pattern: str, now: datetime) -> str:
+    parts = {
+        "yyyy": f"{now.year:04}",
+        "yy": f"{now.year % 100:02}",
+        "MM": f"{now.month:02}",
+        "M": str(now.month),
+        "dd": f"{now.day:02}",
+        "d": str(now.day),
+        "hh": f"{now.hour:02}",
+        "h": str(now.hour),
+        "mm": f"{now.minute:02}",
+        "m": str(now.minute),
+        "ss": f"{now.second:02}",
+        "s": str(now.second),
+    }
+    return _DATE_PART.sub(lambda found: parts[found.group()], pattern)
