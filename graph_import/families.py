@@ -12,7 +12,9 @@ from types import MappingProxyType
 
 import msgspec
 
+from .sampling.base import Course
 from .sampling.model_sampling import ModelSampling, model_sampling, scaled_linear
+from .sampling.model_sampling_flow import FlowModelSampling
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,34 @@ def _families() -> Mapping[str, Family]:
         latent_rgb_bias=(0.0, 0.0, 0.0),
         taesd_decoder_name="taesd_decoder",
     )
-    return MappingProxyType({sd15.name: sd15})
+    sd3 = Family(
+        name="sd3",
+        model_sampling=FlowModelSampling(shift=3.0),
+        latent_channels=16,
+        scale_factor=1.5305,
+        shift_factor=0.0609,
+        latent_rgb_factors=(
+            (-0.0922, -0.0175, 0.0749),
+            (0.0311, 0.0633, 0.0954),
+            (0.1994, 0.0927, 0.0458),
+            (0.0856, 0.0339, 0.0902),
+            (0.0587, 0.0272, -0.0496),
+            (-0.0006, 0.1104, 0.0309),
+            (0.0978, 0.0306, 0.0427),
+            (-0.0042, 0.1038, 0.1358),
+            (-0.0194, 0.002, 0.0669),
+            (-0.0488, 0.013, -0.0268),
+            (0.0922, 0.0988, 0.0951),
+            (-0.0278, 0.0524, -0.0542),
+            (0.0332, 0.0456, 0.0895),
+            (-0.0069, -0.003, -0.081),
+            (-0.0596, -0.0465, -0.0293),
+            (-0.1448, -0.1463, -0.1189),
+        ),
+        latent_rgb_bias=(0.2394, 0.2135, 0.1925),
+        taesd_decoder_name="taesd3_decoder",
+    )
+    return MappingProxyType({one.name: one for one in (sd15, sd3)})
 
 
 def family(name: str) -> Family:
@@ -68,3 +97,8 @@ def sampling_of(family_name: str, text: str) -> ModelSampling:
     Raises: KeyError: there is no such family; msgspec.ValidationError: the text makes no sense.
     """
     return model_sampling(text) if text else family(family_name).model_sampling
+
+
+def course_of(family_name: str, text: str, sigmas: tuple[float, ...]) -> Course:
+    """What a run over `sigmas` goes along. Raises: as `sampling_of`."""
+    return Course(sigmas, sampling_of(family_name, text))

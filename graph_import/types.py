@@ -20,6 +20,7 @@ CONTROL_NET: Final = "CONTROL_NET"
 UPSCALE_MODEL: Final = "UPSCALE_MODEL"
 ANY: Final = "*"
 MATCH_TYPE: Final = "COMFY_MATCHTYPE_V3"  # the editor checks these, the server lets any type pass
+AUTOGROW: Final = "COMFY_AUTOGROW_V3"  # stands for any number of inputs of one type
 SAMPLER_STATE: Final = "SAMPLER_STATE"  # this and the next two only where Python workflows sample
 ESTIMATE: Final = "ESTIMATE"  # what a denoiser is asked for at a step
 RESIDUALS: Final = "RESIDUALS"  # what a ControlNet adds to a denoiser's evaluation

@@ -85,24 +85,30 @@ class SamplingRun(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         state: the sampler's own tensors, in the denoiser's scaled latent space.
         generator: state of the request's own stream of sampler noise, uint8 [n].
+        seed: of the request's noise, 0 to 2^64 - 1; samplers of Brownian noise need it.
         kept: what a noise mask keeps; None: the whole picture is sampled.
+        guidance_memory: what the guidance keeps from one evaluation to the next, like `state.x`.
+        denoised: the last evaluation's guided estimate of x0.
     """
 
     state: SamplerState
     generator: torch.Tensor
+    seed: int = 0
     kept: KeptPicture | None = None
+    guidance_memory: torch.Tensor | None = None
+    denoised: torch.Tensor | None = None
 
 
 class CallResiduals(msgspec.Struct, frozen=True, kw_only=True):
     """What a ControlNet adds to one call of a denoiser.
 
     Args:
-        down: float32 [B, C, h, w], one for each tensor that the UNet's decoder half reads.
-        mid: float32 [B, C, h, w], for the middle block's output.
+        blocks: float32 tensors in the order that the family says: for a UNet [B, C, h, w], one for
+            each tensor that its decoder half reads and the middle block's last; for a transformer
+            [B, tokens, width], for its blocks.
     """
 
-    down: tuple[torch.Tensor, ...]
-    mid: torch.Tensor
+    blocks: tuple[torch.Tensor, ...]
 
 
 class Residuals(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +127,9 @@ TREE_TYPES: Final = (
     CallResiduals,
     Residuals,
 )
-Value = Scalar | torch.Tensor | Latent | Conditioning | SamplingRun | Residuals
+Value = (
+    Scalar | torch.Tensor | Latent | Conditioning | SamplingRun | Residuals | tuple["Value", ...]
+)
 _BY_NAME: Final = {cls.__name__: cls for cls in TREE_TYPES}
 
 

@@ -38,6 +38,7 @@ from .prompt_importer import PromptImporter
 from .request_watch import RequestWatch
 from .routes import (
     control,
+    convert,
     frontend,
     history,
     invoke,
@@ -88,6 +89,7 @@ _POST: dict[str, Handler] = {
     "/interrupt": control.post_interrupt,
     "/free": control.post_free,
     "/upload/image": upload.post_upload_image,
+    "/nodeloom/convert": convert.post_convert,
     "/nodeloom/workflows/{name}/invoke": invoke.post_invoke,
 }
 _WORKFLOW = "/nodeloom/workflows/{name}"

@@ -173,6 +173,13 @@ class ServerClient:
             raise ServerUnreachable(f"GET /nodeloom/executors answered {status}")
         return len(executors)
 
+    async def object_info(self) -> Json:
+        """The server's node classes. Raises: ServerUnreachable."""
+        status, answer = await self._ask("GET", "/object_info")
+        if status != 200 or not isinstance(answer, dict):
+            raise ServerUnreachable(f"GET /object_info answered {status}")
+        return answer
+
     async def download(self, picture: SavedPicture, folder: Path) -> Path:
         """Fetch a picture into `folder`, below its subfolder; a name taken by another picture gets
         a number. Raises: UnsafeName: the server's name leaves the folder. ServerUnreachable."""
@@ -240,6 +247,12 @@ class ServerClient:
         if self._session is None:
             raise RuntimeError("ServerClient is used outside `async with`")
         return self._session
+
+
+async def object_info_of(address: str) -> Json:
+    """The node classes of a server. Raises: ServerUnreachable."""
+    async with ServerClient(address) as client:
+        return await client.object_info()
 
 
 def check_address(address: str) -> str:

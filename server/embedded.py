@@ -1,19 +1,31 @@
-"""The workflow that a PNG carries in its text chunks. Bytes in, text out: no file is opened here.
+"""The workflows that a picture carries: bytes in, texts out. No pixel is decoded, no file opened.
 
-Source: PNG (third edition), sections 5.3 (chunk layout) and 11.3.3 (tEXt, zTXt, iTXt).
+PNG: text chunks called `prompt` and `workflow`, and what animated ones have in their own chunk.
+WebP and JPEG: texts `prompt:...` and `workflow:...` in their EXIF data. Source: PNG (third
+edition), sections 5.3 and 11.3.3; spec importer-rules.md, section 13.
 """
 
 from __future__ import annotations
 
+import io
+import re
 import zlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
+
+from PIL import Image
 
 from ..graph_import.errors import NodeloomError
 
 PNG_SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
+JPEG_SIGNATURE: Final = b"\xff\xd8\xff"
 MAX_TEXT_BYTES: Final = 16 * 1024 * 1024
-_TEXT_CHUNKS: Final = frozenset((b"tEXt", b"zTXt", b"iTXt"))
+KEYS: Final = ("prompt", "workflow")
+_TEXT_CHUNKS: Final = frozenset((b"tEXt", b"zTXt", b"iTXt", b"comf"))
+_EXIF_FOLDER: Final = 0x8769
+_USER_COMMENT: Final = 0x9286
+_COMMENT_CODES: Final = {b"ASCII\0\0\0": "utf-8", b"UNICODE\0": "utf-16-be", b"\0" * 8: "utf-8"}
+_KEYED: Final = re.compile(r"\s*(prompt|workflow)\s*:\s*(.*)", re.IGNORECASE | re.DOTALL)
 
 
 class NoWorkflow(NodeloomError):
@@ -22,23 +34,37 @@ class NoWorkflow(NodeloomError):
     code = "no_workflow"
 
 
-def prompt_in_png(data: bytes) -> str:
-    """The text of the first chunk with keyword `prompt` of a whole PNG file.
+def is_picture(data: bytes) -> bool:
+    """Whether it is a picture of a kind that can carry a workflow."""
+    return data.startswith((PNG_SIGNATURE, JPEG_SIGNATURE)) or _is_webp(data)
 
-    Raises: NoWorkflow: cut off, damaged, too long, or no such chunk.
+
+def embedded(data: bytes) -> dict[str, str]:
+    """The texts called `prompt` and `workflow` of a whole picture file.
+
+    Raises: NoWorkflow: cut off, damaged, too long, or there is neither.
     """
-    carries_editor_format = False
+    is_png = data.startswith(PNG_SIGNATURE)
+    found: dict[str, str] = {}
+    for key, text in _png_texts(data) if is_png else _exif_texts(data):
+        found.setdefault(key, text)
+    if not found:
+        raise NoWorkflow(
+            "the picture carries no workflow: it has no text called 'prompt' or 'workflow'"
+        )
+    return found
+
+
+def _is_webp(data: bytes) -> bool:
+    return data[:4] == b"RIFF" and data[8:12] == b"WEBP"
+
+
+def _png_texts(data: bytes) -> Iterator[tuple[str, str]]:
     for kind, body in _text_chunks(data):
         keyword, separator, rest = body.partition(b"\0")
-        if separator and keyword == b"prompt":
-            return _chunk_text(kind, rest)
-        carries_editor_format |= keyword == b"workflow"
-    if carries_editor_format:
-        raise NoWorkflow(
-            "the picture carries the workflow in the editor's format only; open it in the editor "
-            "and export it with 'Export (API)'"
-        )
-    raise NoWorkflow("the picture carries no workflow: it has no text chunk named 'prompt'")
+        key = keyword.decode("latin-1").lower()
+        if separator and key in KEYS:
+            yield key, _chunk_text(kind, rest)
 
 
 def _text_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -59,7 +85,7 @@ def _text_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _chunk_text(kind: bytes, rest: bytes) -> str:
     """The text of a chunk, given what follows its keyword and zero byte."""
-    if kind == b"tEXt":
+    if kind in (b"tEXt", b"comf"):
         return _within(rest).decode("latin-1")
     if kind == b"zTXt":
         return _inflate(rest[1:]).decode("latin-1")
@@ -73,7 +99,7 @@ def _chunk_text(kind: bytes, rest: bytes) -> str:
 
 def _within(text: bytes) -> bytes:
     if len(text) > MAX_TEXT_BYTES:
-        raise NoWorkflow(f"the workflow in the PNG is longer than {MAX_TEXT_BYTES >> 20} MB")
+        raise NoWorkflow(f"the workflow in the picture is longer than {MAX_TEXT_BYTES >> 20} MB")
     return text
 
 
@@ -87,3 +113,36 @@ def _inflate(packed: bytes) -> bytes:
     if not unpacker.eof and len(text) <= MAX_TEXT_BYTES:
         raise NoWorkflow("the compressed text of the PNG is damaged")
     return _within(text)
+
+
+def _exif_texts(data: bytes) -> Iterator[tuple[str, str]]:
+    for text in _exif_values(data):
+        keyed = _KEYED.fullmatch(text.strip("\0 "))
+        if keyed:
+            yield keyed.group(1).lower(), keyed.group(2)
+
+
+def _exif_values(data: bytes) -> Iterator[str]:
+    """The texts of the EXIF data; Pillow reads headers here, not pixels."""
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG", "WEBP")) as picture:
+            exif = picture.getexif()
+            values = [*exif.values(), exif.get_ifd(_EXIF_FOLDER).get(_USER_COMMENT)]
+    except Exception as problem:  # Pillow raises whatever its parsers meet in damaged files
+        raise NoWorkflow(f"the picture can't be read: {problem}") from problem
+    for value in values:
+        text = _text(value)
+        if text is not None:
+            yield text
+
+
+def _text(value: Any) -> str | None:
+    """A tag's text; UTF-8 where it is that, though EXIF says ASCII."""
+    if isinstance(value, str):
+        value = value.encode("latin-1", "replace")
+    if not isinstance(value, bytes):
+        return None
+    code = _COMMENT_CODES.get(value[:8])
+    if code is not None:
+        value = value[8:]
+    return _within(value).decode(code or "utf-8", "replace")

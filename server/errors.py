@@ -19,7 +19,9 @@ from ..graph_import.errors import (
     ModelFileProblem,
     NodeloomError,
 )
+from ..graph_import.workflow_file import WorkflowFileProblem
 from ..runtime.errors import AdmissionRejected
+from .embedded import NoWorkflow
 from .files import UnsafeName
 from .workflows.records import RegistrationConflict, UnknownWorkflow
 from .workflows.tracer import TraceFailed
@@ -46,6 +48,8 @@ class PageRefused(NodeloomError):
 _STATUS: Final[tuple[tuple[type[NodeloomError], int], ...]] = (
     (ImportRejected, 400),
     (BadRequest, 400),
+    (NoWorkflow, 400),
+    (WorkflowFileProblem, 400),
     (UnsafeName, 400),
     (ModelFileProblem, 400),
     (CompositionError, 400),

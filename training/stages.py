@@ -8,6 +8,7 @@ trained at the same time.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from .unet import UnetStage, build_unet
 from .vae import DecoderStage, VaeStage, build_vae, whole_vae
 
 DEMO_MODELS: Final = Path(__file__).resolve().parents[1] / "runtime" / "demo_models"
+UNET_TRUE: Final = "unet-true"  # the run as it was before wrong captions
 CHECKPOINT: Final = "nodeloom-shapes.safetensors"
 STYLES: Final = (Style.INK, Style.SEPIA)
 
@@ -40,6 +42,7 @@ UNET: Final = Plan(num_steps=1500, rate=3e-3, muon_rate=0.015, warmup=30, ema=0.
 UNET_GUIDED: Final = Plan(num_steps=2300, rate=3e-3, muon_rate=0.015, warmup=30, ema=0.99)
 UNET_STEPS: Final = 1900
 WRONG_SHARE: Final = 0.2
+GUIDED_WEIGHT: Final = 0.6  # of the weights at the end; the rest is of those before wrong captions
 CONTROLNET: Final = Plan(num_steps=600, rate=1e-3, muon_rate=0.01, ema=0.99)
 LORA: Final = Plan(num_steps=200, rate=2e-3, warmup=10, ema=0.97)
 EMBEDDING: Final = Plan(num_steps=120, rate=2e-2, warmup=5, ema=0.9)
@@ -64,6 +67,14 @@ class Runs:
         """The averaged weights of a run."""
         return load_tensors(self.path(name), f"average.{part}")
 
+    def denoiser(self, part: str) -> dict[str, torch.Tensor]:
+        """The weights of `unet.` or `text.`: those from before wrong captions and after, mixed.
+
+        Source of mixing a model with its further trained self: arXiv 2109.01903.
+        """
+        before, after = self.averages(UNET_TRUE, part), self.averages("unet", part)
+        return {name: torch.lerp(before[name], after[name], GUIDED_WEIGHT) for name in after}
+
     def vae_weights(self) -> dict[str, torch.Tensor]:
         """The encoder of `vae`, and the decoder of `decoder` if there is one."""
         weights = self.averages("vae")
@@ -84,9 +95,9 @@ class Runs:
         """The frozen denoiser and text encoder."""
         vocabulary = Vocabulary()
         unet = build_unet()
-        unet.load_state_dict(self.averages("unet", "unet."))
+        unet.load_state_dict(self.denoiser("unet."))
         unet.requires_grad_(False)
-        text = load_text(self.averages("unet", "text."), vocabulary)
+        text = load_text(self.denoiser("text."), vocabulary)
         return Base(unet, text, vocabulary)
 
 
@@ -107,6 +118,8 @@ def train_unet(runs: Runs) -> None:
             pool, seed=3, batch=24, wrong_share=wrong_share, rank=rank(), num_ranks=num_ranks()
         )
         train(stage, plan, path, until=until)
+        if not wrong_share and rank() == 0 and not runs.path(UNET_TRUE).exists():
+            shutil.copyfile(path, runs.path(UNET_TRUE))
 
 
 def train_controlnet(runs: Runs) -> None:
@@ -135,8 +148,8 @@ def export(runs: Runs, folder: Path = DEMO_MODELS) -> None:
     """Write the files of every run that there is."""
     export_checkpoint(
         folder / "checkpoints" / CHECKPOINT,
-        unet=runs.averages("unet", "unet."),
-        text=runs.averages("unet", "text.module."),
+        unet=runs.denoiser("unet."),
+        text=runs.denoiser("text.module."),
         vocabulary=Vocabulary(),
         vae=whole_vae(runs.vae_weights()).state_dict(),
         scale=runs.plain_pool().scale,

@@ -33,11 +33,26 @@ async function ask(path, body) {
   const options =
     body === undefined
       ? { cache: /** @type {RequestCache} */ ("no-store") }
-      : {
-          method: "POST",
-          headers: { "Content-Type": "application/json" },
-          body: JSON.stringify(body),
-        };
+      : posted("application/json", JSON.stringify(body));
+  return send(path, options);
+}
+
+/**
+ * @param {string} type
+ * @param {BodyInit} body
+ * @returns {RequestInit}
+ */
+function posted(type, body) {
+  return { method: "POST", headers: { "Content-Type": type }, body };
+}
+
+/**
+ * @param {string} path
+ * @param {RequestInit} options
+ * @returns {Promise<any>} the parsed answer; null if it has no body
+ * @throws {ApiError}
+ */
+async function send(path, options) {
   let response;
   try {
     response = await fetch(path, options);
@@ -70,14 +85,25 @@ function messageOf(answer, response) {
 }
 
 /**
- * @param {import("./workflow.js").Prompt} prompt
+ * @param {import("./workflow.js").Workflow} workflow its name is shown in queues
  * @param {string} clientId
- * @param {string} title shown in queues
  * @returns {Promise<{prompt_id: string, number: number, node_errors: Record<string, any>}>}
  */
-export function submit(prompt, clientId, title) {
-  const extra = { nodeloom_title: title, preview_method: "auto" };
-  return ask("prompt", { prompt, client_id: clientId, extra_data: extra });
+export function submit(workflow, clientId) {
+  const extra = {
+    nodeloom_title: workflow.name,
+    preview_method: "auto",
+    ...(workflow.graph ? { extra_pnginfo: { workflow: workflow.graph } } : {}),
+  };
+  return ask("prompt", { prompt: workflow.prompt, client_id: clientId, extra_data: extra });
+}
+
+/**
+ * @param {File} file JSON in either format, or a picture that carries a workflow
+ * @returns {Promise<{prompt: import("./workflow.js").Prompt, workflow: object | null, notes: import("./workflow.js").Note[]}>}
+ */
+export function convert(file) {
+  return send("nodeloom/convert", posted("application/octet-stream", file));
 }
 
 /** @returns {Promise<{queue_running: any[][], queue_pending: any[][]}>} */

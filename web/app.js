@@ -119,7 +119,7 @@ class App {
     this.dropView.showOpened(workflow);
     const names = nodeNames(workflow.prompt);
     try {
-      const answer = await api.submit(workflow.prompt, this.clientId, workflow.name);
+      const answer = await api.submit(workflow, this.clientId);
       if (Object.keys(answer.node_errors ?? {}).length > 0) {
         this.problemsView.showPartly(answer.node_errors, names);
       }

@@ -2,9 +2,8 @@
  * Where a workflow comes in: dropped anywhere on the page, chosen, or the sample.
  */
 
-import { WorkflowFileError } from "./embedded.js";
-import { byId } from "./elements.js";
-import { readWorkflowFile } from "./workflow.js";
+import { byId, html } from "./elements.js";
+import { WorkflowFileError, noteLine, readWorkflowFile } from "./workflow.js";
 
 /** @typedef {import("./workflow.js").Workflow} Workflow */
 
@@ -37,6 +36,10 @@ export class DropView {
     byId("opened").hidden = false;
     byId("opened-name").textContent = workflow.name;
     byId("opened-size").textContent = count === 1 ? "1 node" : `${count} nodes`;
+    const lines = (workflow.notes ?? []).map((note) => html("li", {}, noteLine(note)));
+    byId("opened-notes").hidden = lines.length === 0;
+    byId("opened-notes-count").textContent = lines.length === 1 ? "1 note" : `${lines.length} notes`;
+    byId("opened-notes-list").replaceChildren(...lines);
   }
 
   #choose() {

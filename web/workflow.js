@@ -2,7 +2,10 @@
  * Workflows as files: what a person may drop, and what is sent to the server.
  */
 
-import { WorkflowFileError, isPng, promptInPng } from "./embedded.js";
+import { convert } from "./api.js";
+
+/** A file that holds no workflow which can be run; its message is for people. */
+export class WorkflowFileError extends Error {}
 
 /**
  * A graph in ComfyUI's API format.
@@ -10,21 +13,28 @@ import { WorkflowFileError, isPng, promptInPng } from "./embedded.js";
  */
 
 /**
+ * What the server made of a part of the file.
+ * @typedef {{kind: string, text: string, node?: string, class_type?: string, subgraph?: string[], pack?: string}} Note
+ */
+
+/**
  * @typedef {object} Workflow
  * @property {string} name what to call it: mostly the file's name
  * @property {Prompt} prompt
+ * @property {object | null} [graph] as the editor has it, for pictures to carry
+ * @property {Note[]} [notes]
  */
 
-/** Largest file that is read at all, in bytes. */
+/** Largest file that is sent at all, in bytes. */
 export const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
-const EDITOR_FORMAT =
-  "This is the editor's format; export it with 'Export (API)' and drop that file.";
-
 /**
+ * The workflow in a file: JSON in either of ComfyUI's formats, or a picture that carries one. The
+ * server reads it.
+ *
  * @param {File} file
  * @returns {Promise<Workflow>}
- * @throws {WorkflowFileError}
+ * @throws {WorkflowFileError} it is empty or too large
  */
 export async function readWorkflowFile(file) {
   if (file.size > MAX_FILE_BYTES) {
@@ -33,59 +43,21 @@ export async function readWorkflowFile(file) {
     );
   }
   if (file.size === 0) throw new WorkflowFileError("This file is empty.");
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  const text = isPng(bytes) ? await promptInPng(bytes) : textOf(bytes);
-  return { name: file.name, prompt: parsePrompt(text) };
+  const { prompt, workflow, notes } = await convert(file);
+  return { name: file.name, prompt, graph: workflow, notes };
 }
 
 /**
- * @param {Uint8Array} bytes
+ * A note as one line.
+ *
+ * @param {Note} note
  * @returns {string}
  */
-function textOf(bytes) {
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    throw new WorkflowFileError(
-      "This file is neither a PNG nor text. Drop an API-format JSON file or a PNG that carries one.",
-    );
-  }
-}
-
-/**
- * The prompt graph in a JSON text: bare, or the body of a POST /prompt.
- *
- * @param {string} text
- * @returns {Prompt}
- * @throws {WorkflowFileError} not JSON, the editor's format, or no graph at all
- */
-export function parsePrompt(text) {
-  let value;
-  try {
-    value = JSON.parse(text);
-  } catch (problem) {
-    throw new WorkflowFileError(`This is not valid JSON: ${problem.message}`);
-  }
-  if (!isObject(value)) {
-    throw new WorkflowFileError("This JSON is no workflow: it must be an object of nodes.");
-  }
-  if (isEditorFormat(value)) throw new WorkflowFileError(EDITOR_FORMAT);
-  const graph = isObject(value.prompt) && !("class_type" in value.prompt) ? value.prompt : value;
-  if (isEditorFormat(graph)) throw new WorkflowFileError(EDITOR_FORMAT);
-  if (!Object.values(graph).some((node) => isObject(node) && "class_type" in node)) {
-    throw new WorkflowFileError(
-      "This JSON is no workflow: none of its entries is a node with a class_type.",
-    );
-  }
-  return /** @type {Prompt} */ (graph);
-}
-
-/**
- * @param {Record<string, unknown>} value
- * @returns {boolean}
- */
-function isEditorFormat(value) {
-  return Array.isArray(value.nodes) && ("links" in value || "last_node_id" in value);
+export function noteLine(note) {
+  const where = note.node ? `${note.class_type} #${note.node}` : "";
+  const inside = note.subgraph?.length ? ` in ${note.subgraph.join(" > ")}` : "";
+  const pack = note.pack ? ` (pack ${note.pack})` : "";
+  return where ? `${where}${inside}: ${note.text}${pack}` : note.text;
 }
 
 /**

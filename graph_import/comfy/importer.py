@@ -17,7 +17,7 @@ from ..catalog import Catalog
 from ..errors import GraphBroken, ImportProblem, ImportRejected
 from ..handles import FileIdentity, Scalar
 from ..ir import Edge, Graph, Member, NodeId, Pending
-from ..nodes.lists import lower_node
+from ..nodes.lists import lower_node, wanted_inputs
 from ..nodes.literals import InputRefused
 from ..nodes.lowering import (
     Constant,
@@ -112,7 +112,12 @@ def grow(
 
 @dataclass(slots=True)
 class _Importer:
-    """One prompt being lowered. `outputs` of a pending or refused node are absent."""
+    """One prompt being lowered. `outputs` of a pending or refused node are absent.
+
+    Args:
+        seen: nodes that were lowered or left pending, by their ids in the prompt.
+        asked_for: by node, the lazy inputs that it needs; the others are as if not there.
+    """
 
     prompt: PromptGraph
     registry: Registry
@@ -122,27 +127,58 @@ class _Importer:
     patch_edges: dict[FileIdentity, Edge] = field(default_factory=dict)
     outputs: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     wanted: set[NodeId] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+    asked_for: dict[str, frozenset[str]] = field(default_factory=dict)
     problems: list[ImportProblem] = field(default_factory=list)
 
     def run(self, roots: tuple[str, ...]) -> _Lowered:
-        outputs = frozenset(roots)
-        for node_id in _upstream_first(self.prompt, roots, self.registry):
-            node = self.prompt.nodes[node_id]
-            nodes = self._lower(node)
-            is_output = node_id in outputs
-            self.builder.add_member(
-                Member(
-                    node_id=node_id,
-                    class_type=node.class_type,
-                    nodes=nodes,
-                    is_output=is_output,
-                )
-            )
-            for dag_node in nodes if is_output else ():
-                self.builder.add_sink(dag_node)
+        for root in roots:
+            self._lower_upstream(root, frozenset(roots))
         if self.problems:
             raise self._rejection()
         return _Lowered(self.builder.build(), frozenset(self.wanted))
+
+    def _lower_upstream(self, root: str, outputs: frozenset[str]) -> None:
+        """Lower `root` and what it needs, producers before consumers; without recursion."""
+        path = {root: self._sources(root)} if root not in self.seen else {}
+        while path:
+            node_id, sources = next(reversed(path.items()))
+            source = next((s for s in sources if s not in self.seen), None)
+            if source is None and not self._asks_for_more(node_id):
+                self.seen.add(node_id)
+                self._add(self.prompt.nodes[node_id], is_output=node_id in outputs)
+                path.popitem()
+            elif source is None:
+                path[node_id] = self._sources(node_id)
+            elif source in path:
+                raise GraphBroken(f"{source!r} needs itself: the prompt was not validated")
+            else:
+                path[source] = self._sources(source)
+
+    def _sources(self, node_id: str) -> Iterator[str]:
+        """The nodes that feed the inputs of a node."""
+        values = self._given(self.prompt.nodes[node_id])
+        return (given.node_id for _, given in values if isinstance(given, Link))
+
+    def _asks_for_more(self, node_id: str) -> bool:
+        """Whether the node needs lazy inputs; asked once, when its other inputs are lowered."""
+        node = self.prompt.nodes[node_id]
+        cls = self.registry[node.class_type]
+        if node_id in self.asked_for or not any(spec.is_lazy for spec in cls.schema.inputs):
+            return False
+        inputs, is_waiting = self._inputs(node)
+        wanted = wanted_inputs(cls, self._lowering(node, inputs)) if not is_waiting else frozenset()
+        self.asked_for[node_id] = wanted
+        return bool(wanted)
+
+    def _add(self, node: PromptNode, *, is_output: bool) -> None:
+        nodes = self._lower(node)
+        member = Member(
+            node_id=node.id, class_type=node.class_type, nodes=nodes, is_output=is_output
+        )
+        self.builder.add_member(member)
+        for dag_node in nodes if is_output else ():
+            self.builder.add_sink(dag_node)
 
     def _lower(self, node: PromptNode) -> tuple[NodeId, ...]:
         """Add the node's DAG nodes, or note it as pending; its outputs become known or not."""
@@ -151,15 +187,7 @@ class _Importer:
         if is_waiting:
             self._leave_pending(node, (), inputs)
             return ()
-        lowering = Lowering(
-            node_id=node.id,
-            schema=cls.schema,
-            inputs=inputs,
-            known=self.known,
-            catalog=self.catalog,
-            builder=self.builder,
-            patch_edges=self.patch_edges,
-        )
+        lowering = self._lowering(node, inputs)
         try:
             self.outputs[node.id] = lower_node(cls, lowering)
         except NeedsValue as needs:
@@ -172,11 +200,22 @@ class _Importer:
                 raise self._rejection() from refused
         return tuple(lowering.nodes)
 
+    def _lowering(self, node: PromptNode, inputs: Mapping[str, Value]) -> Lowering:
+        return Lowering(
+            node_id=node.id,
+            schema=self.registry[node.class_type].schema,
+            inputs=inputs,
+            known=self.known,
+            catalog=self.catalog,
+            builder=self.builder,
+            patch_edges=self.patch_edges,
+        )
+
     def _inputs(self, node: PromptNode) -> tuple[dict[str, Value], bool]:
         """The values on the declared inputs, and whether some come from a pending node."""
         values: dict[str, Value] = {}
         is_waiting = False
-        for name, given in _declared(node, self.registry):
+        for name, given in self._given(node):
             if isinstance(given, Literal):
                 values[name] = Constant(value=given.value)
             elif given.node_id in self.outputs:
@@ -184,6 +223,17 @@ class _Importer:
             else:
                 is_waiting = True
         return values, is_waiting
+
+    def _given(self, node: PromptNode) -> Iterator[tuple[str, Link | Literal]]:
+        """The declared inputs, as given, in the class's order; of the lazy ones those needed."""
+        given = node.inputs or {}
+        asked_for = self.asked_for.get(node.id, frozenset())
+        for spec in self.registry[node.class_type].schema.inputs_of(given):
+            match given.get(spec.name):
+                case Link() if spec.is_lazy and spec.name not in asked_for:
+                    continue
+                case (Link() | Literal()) as value:
+                    yield spec.name, value
 
     def _rejection(self) -> ImportRejected:
         """All problems so far; the text at the top is of every one."""
@@ -211,35 +261,3 @@ def _importer(
     prompt: PromptGraph, registry: Registry, catalog: Catalog, known: KnownValues
 ) -> _Importer:
     return _Importer(prompt, with_declared(registry, prompt), catalog, known)
-
-
-def _declared(node: PromptNode, registry: Registry) -> Iterator[tuple[str, Link | Literal]]:
-    """The inputs that the class declares, as given, in the class's order."""
-    given = node.inputs or {}
-    for spec in registry[node.class_type].schema.inputs:
-        match given.get(spec.name):
-            case (Link() | Literal()) as value:
-                yield spec.name, value
-
-
-def _upstream_first(prompt: PromptGraph, roots: tuple[str, ...], registry: Registry) -> list[str]:
-    """The nodes that `roots` need, producers before consumers; without recursion."""
-    order: dict[str, None] = {}
-    for root in roots:
-        path = {root: _sources(prompt, root, registry)}
-        while path:
-            node_id, sources = next(reversed(path.items()))
-            source = next((s for s in sources if s not in order), None)
-            if source is None:
-                order[node_id] = None
-                path.popitem()
-            elif source in path:
-                raise GraphBroken(f"{source!r} needs itself: the prompt was not validated")
-            else:
-                path[source] = _sources(prompt, source, registry)
-    return list(order)
-
-
-def _sources(prompt: PromptGraph, node_id: str, registry: Registry) -> Iterator[str]:
-    values = _declared(prompt.nodes[node_id], registry)
-    return (given.node_id for _, given in values if isinstance(given, Link))

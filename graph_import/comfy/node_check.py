@@ -74,7 +74,7 @@ class NodeChecker:
             findings.faults.append(_no_inputs(node))
             return findings
         cls = self._registry[node.class_type]
-        for spec in cls.schema.inputs:
+        for spec in cls.schema.inputs_of(node.inputs):
             try:
                 self._check_input(node.inputs, spec, cls, findings)
             except InputRefused as refused:

@@ -25,6 +25,13 @@ class NodeClass(ABC):
         """Input name -> reason, for each refused literal; converted literals only, no links."""
         return {}
 
+    def wanted(self, node: Lowering) -> frozenset[str]:
+        """Which of its lazy inputs this node needs, told from the others.
+
+        Raises: NeedsValue, InputRefused: `lower` will say the same.
+        """
+        return frozenset()
+
     @abstractmethod
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         """Add DAG nodes; return a value per output.

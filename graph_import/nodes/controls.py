@@ -13,10 +13,11 @@ from typing import Final
 
 import msgspec
 
-from ..families import family
+from ..families import sampling_of
 from ..handles import ModelRef
 from ..ir import EdgeKind, ParamValue
 from ..sampling.base import Evaluation
+from ..sampling.model_sampling import ModelSampling
 from .lowering import Control, Lowering, Steering, Value
 
 SIGMA_TOLERANCE: Final = 1e-6  # relative: ComfyUI compares float32 numbers
@@ -36,6 +37,10 @@ class Guides:
     args: Args
     controls: tuple[Control, ...]
 
+    def with_args(self, more: Args) -> Guides:
+        """The same guides, and more that the nodes are told."""
+        return Guides({**self.args, **more}, self.controls)
+
 
 def guides(node: Lowering, model: ModelRef) -> Guides:
     """The guides of a sampling node. Raises: InputRefused: a ControlNet is of another family."""
@@ -44,12 +49,18 @@ def guides(node: Lowering, model: ModelRef) -> Guides:
 
 
 def guided_by(
-    node: Lowering, model: ModelRef, positive: Steering, negative: Steering, cfg: Value
+    node: Lowering,
+    model: ModelRef,
+    positive: Steering,
+    negative: Steering,
+    cfg: Value,
+    third: Steering | None = None,
 ) -> Guides:
     """What guides `model`. Raises: InputRefused: a ControlNet is of another family."""
     if not negative.controls:
         negative = _with_those_for_both(node, positive, negative)
-    controls = {c.marker: c for c in (*positive.controls, *negative.controls)}
+    sides = (positive, negative, *(() if third is None else (third,)))
+    controls = {c.marker: c for side in sides for c in side.controls}
     for control in controls.values():
         if control.model.key.family != model.key.family:
             raise node.refusal(
@@ -57,7 +68,9 @@ def guided_by(
                 f"{control.model.key.label()} can't steer {model.key.label()}: "
                 "they are of different families",
             )
-    args = {"positive": positive, "negative": negative, "cfg": cfg}
+    args: dict[str, Value | ParamValue] = {"positive": positive, "negative": negative, "cfg": cfg}
+    if third is not None:
+        args["third"] = third
     return Guides(args, tuple(controls.values()))
 
 
@@ -69,7 +82,8 @@ def add_controls(
     `args` is what the denoiser's node of this evaluation gets, `guides.args` included.
     """
     given: dict[str, Value | ParamValue] = {}
-    active = [c for c in guides.controls if _is_active(c, evaluation.sigma, str(args["family"]))]
+    sampling = sampling_of(str(args["family"]), str(args.get("model_sampling", "")))
+    active = [c for c in guides.controls if _is_active(c, evaluation.sigma, sampling)]
     for index, control in enumerate(active):
         (residuals,) = node.add(
             "controlnet",
@@ -91,9 +105,8 @@ def _with_those_for_both(node: Lowering, positive: Steering, negative: Steering)
     return negative
 
 
-def _is_active(control: Control, sigma: float, family_name: str) -> bool:
+def _is_active(control: Control, sigma: float, sampling: ModelSampling) -> bool:
     """Whether `sigma` is in the ControlNet's part of the sampling, both ends included."""
-    sampling = family(family_name).model_sampling
     first = sampling.percent_to_sigma(control.start_percent)
     last = sampling.percent_to_sigma(control.end_percent)
     is_edge = any(math.isclose(sigma, edge, rel_tol=SIGMA_TOLERANCE) for edge in (first, last))

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ..errors import GraphBroken
 from .base import NodeClass
+from .literals import InputRefused
 from .lowering import CallOf, Lowering, NeedsValue
 from .schema import NodeSchema
 from .values import Edge, EdgeList, ListValue, Value
@@ -43,6 +44,18 @@ def lower_node(cls: NodeClass, node: Lowering) -> tuple[Value, ...]:
     if len(calls) == 1 and calls[0].call is None:
         return outputs[0]
     return tuple(_joined(slot) for slot in zip(*outputs, strict=True))
+
+
+def wanted_inputs(cls: NodeClass, node: Lowering) -> frozenset[str]:
+    """The lazy inputs that the node asks for; none if it can't tell yet or is going to refuse."""
+    try:
+        calls = calls_of(cls.schema, node)
+        return frozenset(name for call in calls for name in cls.wanted(call))
+    except (NeedsValue, InputRefused):
+        return frozenset()
+    finally:
+        node.builder.take_back(node.nodes)
+        node.nodes.clear()
 
 
 def calls_of(schema: NodeSchema, node: Lowering) -> tuple[Lowering, ...]:

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
-
 from ..handles import ModelRef, Role
 from ..ir import Port
 from ..types import (
@@ -27,35 +25,17 @@ from ..types import (
     SAMPLER_STATE,
     STRING,
 )
+from .op_spec import OpSpec as OpSpec
+from .ops_latents import TABLE as LATENTS
+from .ops_sampling import TABLE as SAMPLING
+from .ops_texts import TABLE as TEXTS
 from .schema import ports
 
 USER_MODEL: Final = "user_model"  # its arguments and outputs are what its model declares
 SIGMAS: Final = "SIGMAS"  # a tuple of floats, always a constant
 AREA: Final = ("width", "height", "x", "y")
-
-
-class OpSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One op: argument types by name, and what comes out.
-
-    `numbered` arguments may be given any number of times, from none, as `name_0`, `name_1` ...; any
-    op with a model takes `patch_N`, the patch nodes that it waits for.
-    """
-
-    args: Mapping[str, str]
-    outputs: tuple[Port, ...]
-    role: Role | None = None
-    numbered: Mapping[str, str] = MappingProxyType({})
-
-    def type_of(self, name: str) -> str:
-        """The type of an argument. Raises: KeyError: the op takes none of that name."""
-        if name in self.args:
-            return self.args[name]
-        stem, _, number = name.rpartition("_")
-        if not number.isdecimal():
-            raise KeyError(name)
-        if stem == "patch" and self.role is not None:
-            return PATCH
-        return self.numbered[stem]
+MODEL_SAMPLING: Final = {"model_sampling": STRING}  # where it isn't the family's own
+GUIDER: Final = {"guider": STRING, "third": CONDITIONING, "cfg_third": FLOAT}
 
 
 def spec_of(op: str, model: ModelRef | None) -> OpSpec | None:
@@ -149,6 +129,7 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
                 "sigmas": SIGMAS,
                 "family": STRING,
             },
+            optional=MODEL_SAMPLING,
             outputs=ports(state=SAMPLER_STATE),
         ),
         "denoise": OpSpec(
@@ -162,9 +143,24 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
                 "evaluation": INT,
                 "family": STRING,
             },
+            optional={**MODEL_SAMPLING, **GUIDER, "keep_denoised": BOOLEAN},
             outputs=ports(state=SAMPLER_STATE),
             role=Role.DENOISER,
             numbered={"residuals": RESIDUALS, "marker": STRING},
+        ),
+        "sample_adaptive": OpSpec(
+            args={
+                "state": SAMPLER_STATE,
+                "positive": CONDITIONING,
+                "negative": CONDITIONING,
+                "cfg": FLOAT,
+                "sampler": STRING,
+                "sigmas": SIGMAS,
+                "family": STRING,
+            },
+            optional={**MODEL_SAMPLING, **GUIDER, "keep_denoised": BOOLEAN},
+            outputs=ports(state=SAMPLER_STATE),
+            role=Role.DENOISER,
         ),
         "cond_control": OpSpec(
             args={"conditioning": CONDITIONING, "marker": STRING},
@@ -184,11 +180,19 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
                 "evaluation": INT,
                 "family": STRING,
             },
+            optional={**MODEL_SAMPLING, **GUIDER, "keep_denoised": BOOLEAN},
             outputs=ports(residuals=RESIDUALS),
             role=Role.CONTROLNET,
         ),
         "sample_end": OpSpec(
-            args={"state": SAMPLER_STATE, "latent": LATENT, "sigmas": SIGMAS, "family": STRING},
+            args={
+                "state": SAMPLER_STATE,
+                "latent": LATENT,
+                "sampler": STRING,
+                "sigmas": SIGMAS,
+                "family": STRING,
+            },
+            optional=MODEL_SAMPLING,
             outputs=ports(latent=LATENT),
         ),
         "vae_decode": OpSpec(args={"samples": LATENT}, outputs=ports(image=IMAGE), role=Role.VAE),
@@ -328,5 +332,8 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
             args={"width": INT, "height": INT, "batch_size": INT, "color": INT},
             outputs=ports(image=IMAGE),
         ),
+        **LATENTS,
+        **TEXTS,
+        **SAMPLING,
     }
 )

@@ -6,6 +6,18 @@ from collections.abc import Iterable
 from typing import Final
 
 from ..catalog import Catalog
+from . import (
+    cfg_patches,
+    custom_sampling,
+    guiders,
+    latents,
+    logic,
+    model_sampling,
+    samplers,
+    sigma_edits,
+    sigma_schedules,
+    texts,
+)
 from .base import NodeClass
 from .conditioning import CLIPSetLastLayer, CLIPTextEncode
 from .conditioning_arithmetic import (
@@ -58,7 +70,13 @@ from .lora import LoraLoader, LoraLoaderModelOnly
 from .sampling import KSampler
 from .sampling_advanced import KSamplerAdvanced
 from .stepwise import STEPWISE
-from .utility import PrimitiveBoolean, PrimitiveFloat, PrimitiveInt, PrimitiveString
+from .utility import (
+    PrimitiveBoolean,
+    PrimitiveFloat,
+    PrimitiveInt,
+    PrimitiveString,
+    PrimitiveStringMultiline,
+)
 
 BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
     KSampler,
@@ -114,6 +132,17 @@ BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
     PrimitiveInt,
     PrimitiveFloat,
     PrimitiveBoolean,
+    PrimitiveStringMultiline,
+    *texts.NODES,
+    *logic.NODES,
+    *latents.NODES,
+    *cfg_patches.NODES,
+    *custom_sampling.NODES,
+    *guiders.NODES,
+    *model_sampling.NODES,
+    *samplers.NODES,
+    *sigma_edits.NODES,
+    *sigma_schedules.NODES,
 )
 
 

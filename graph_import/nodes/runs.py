@@ -6,9 +6,10 @@ from functools import lru_cache
 
 import msgspec
 
+from ..families import course_of
 from ..handles import ModelRef
 from ..ir import Edge, ParamValue
-from ..sampling.base import Evaluation
+from ..sampling.base import Course, Evaluation
 from ..sampling.samplers import sampler
 from .controls import Guides, add_controls
 from .lowering import Lowering, Value
@@ -24,24 +25,32 @@ def begin_run(
     sampler_name: str,
     sigmas: tuple[float, ...],
     is_noise_added: bool,
+    model_sampling: str = "",
 ) -> Run:
     """`latent` under noise; no step is done yet."""
-    run: dict[str, ParamValue] = {"sampler": sampler_name, "sigmas": sigmas, "family": family}
+    run = Run(
+        edge=latent,
+        latent=latent,
+        family=family,
+        sampler=sampler_name,
+        sigmas=sigmas,
+        model_sampling=model_sampling,
+    )
     start = {"latent": latent, "seed": seed, "add_noise": is_noise_added}
-    (edge,) = node.add("sample_begin", {**start, **run}, part="begin")
-    return Run(edge=edge, latent=latent, family=family, sampler=sampler_name, sigmas=sigmas)
+    (edge,) = node.add("sample_begin", {**start, **_course_args(run)}, part="begin")
+    return msgspec.structs.replace(run, edge=edge)
 
 
 def take_step(node: Lowering, run: Run, model: ModelRef, guided: Guides) -> Run:
     """The evaluations of the run's next step; a node each, and one per active ControlNet."""
-    edge = run.edge
-    for evaluation in _steps(run.sampler, run.sigmas)[run.num_steps_done]:
+    if sampler(run.sampler).is_adaptive:
+        return _take_all_steps(node, run, model, guided)
+    edge, course = run.edge, course_of(run.family, run.model_sampling, run.sigmas)
+    for evaluation in _steps(run.sampler, course)[run.num_steps_done]:
         args: dict[str, Value | ParamValue] = {
             **guided.args,
+            **_course_args(run),
             "state": edge,
-            "sampler": run.sampler,
-            "sigmas": run.sigmas,
-            "family": run.family,
             "evaluation": evaluation.index,
         }
         (edge,) = node.add(
@@ -61,16 +70,47 @@ def end_run(node: Lowering, run: Run) -> tuple[Edge, ...]:
     args: dict[str, Value | ParamValue] = {
         "state": run.edge,
         "latent": run.latent,
-        "sigmas": run.sigmas,
-        "family": run.family,
+        **_course_args(run),
     }
     return node.add("sample_end", args, part="end")
 
 
+def _take_all_steps(node: Lowering, run: Run, model: ModelRef, guided: Guides) -> Run:
+    """One node for the whole run of a sampler that chooses its evaluations by their outcome.
+
+    Raises: InputRefused: a ControlNet steers it.
+    """
+    if guided.controls:
+        reason = f"{sampler(run.sampler).name} chooses its own steps: no ControlNet can steer it"
+        raise node.refusal("positive", reason)
+    edge = run.edge
+    if run.num_steps_done == 0:
+        (edge,) = node.add(
+            "sample_adaptive",
+            {**guided.args, **_course_args(run), "state": edge},
+            part="adaptive",
+            model=model,
+            hidden=("preview_method",),
+            value=run.num_steps,
+            max_value=run.num_steps,
+        )
+    return msgspec.structs.replace(run, edge=edge, num_steps_done=run.num_steps_done + 1)
+
+
+def _course_args(run: Run) -> dict[str, ParamValue]:
+    """What all nodes of the run are told of it."""
+    args: dict[str, ParamValue] = {
+        "sampler": run.sampler,
+        "sigmas": run.sigmas,
+        "family": run.family,
+    }
+    return {**args, "model_sampling": run.model_sampling} if run.model_sampling else args
+
+
 @lru_cache(maxsize=8)
-def _steps(sampler_name: str, sigmas: tuple[float, ...]) -> tuple[tuple[Evaluation, ...], ...]:
+def _steps(sampler_name: str, course: Course) -> tuple[tuple[Evaluation, ...], ...]:
     """The evaluations of each step."""
-    steps: list[list[Evaluation]] = [[] for _ in sigmas[1:]]
-    for evaluation in sampler(sampler_name).plan(sigmas):
+    steps: list[list[Evaluation]] = [[] for _ in course.sigmas[1:]]
+    for evaluation in sampler(sampler_name).plan(course):
         steps[evaluation.step].append(evaluation)
     return tuple(map(tuple, steps))

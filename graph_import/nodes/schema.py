@@ -5,14 +5,14 @@ Source: spec comfyui-api/api.md, section 10.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from ..catalog import Catalog
 from ..ir import Port
-from ..types import BOOLEAN, COMBO, FLOAT, INT, STRING, TypeSpec
+from ..types import AUTOGROW, BOOLEAN, COMBO, FLOAT, INT, STRING, TypeSpec
 
 InputConfig = list[Any]  # [TYPE, OPTIONS], as ComfyUI's JSON has it
 
@@ -31,6 +31,8 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
         options: default, min, max ...; None: the class declares no options object at all.
         choices: of a combo.
         is_listed: a combo in the old form, whose type is shown as the list of choices.
+        grows: of an input that stands for any number of them: what each is, `name` being the
+            beginning of its name; the prompt calls them `images.image0`, `images.image1` ...
     """
 
     name: str
@@ -39,6 +41,26 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[object, ...] | FileChoices | None = None
     is_listed: bool = True
     is_required: bool = True
+    grows: InputSpec | None = None
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether what feeds the input is run only if the class asks for it."""
+        return self.options is not None and self.options.get("lazy") is True
+
+    def grown(self, given: Iterable[str]) -> tuple[InputSpec, ...]:
+        """The inputs that this one stands for, among the names given; itself if it does not grow.
+
+        Numbered inputs come in the order of their numbers.
+        """
+        if self.grows is None:
+            return (self,)
+        stem = f"{self.name}.{self.grows.name}"
+        numbers = {name.removeprefix(stem): name for name in given if name.startswith(stem)}
+        names = [numbers[n] for n in sorted(filter(_is_number, numbers), key=int)]
+        return tuple(
+            msgspec.structs.replace(self.grows, name=name, is_required=False) for name in names
+        )
 
     def allowed(self, catalog: Catalog) -> tuple[object, ...] | None:
         """A combo's choices now; None: this is no combo."""
@@ -96,7 +118,14 @@ class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
 
     def input(self, name: str) -> InputSpec:
         """The input called `name`. Raises: KeyError."""
-        return {spec.name: spec for spec in self.inputs}[name]
+        return {spec.name: spec for spec in self.inputs_of((name,))}[name]
+
+    def inputs_of(self, given: Iterable[str]) -> tuple[InputSpec, ...]:
+        """The inputs of a node whose prompt names the `given` ones."""
+        if all(spec.grows is None for spec in self.inputs):
+            return self.inputs
+        names = tuple(given)
+        return tuple(one for spec in self.inputs for one in spec.grown(names))
 
     def description(self, catalog: Catalog) -> dict[str, object]:
         """The class's entry in object_info."""
@@ -134,6 +163,10 @@ class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 9
+
+
 def ports(**types: str) -> tuple[Port, ...]:
     """Outputs by name."""
     return tuple(Port(name=name, type=type_) for name, type_ in types.items())
@@ -162,6 +195,17 @@ def text(name: str, **options: object) -> InputSpec:
 def switch(name: str, **options: object) -> InputSpec:
     """A BOOLEAN."""
     return InputSpec(name=name, type=BOOLEAN, options=options)
+
+
+def growing(name: str, each: InputSpec, *, min: int, max: int) -> InputSpec:
+    """Any number of inputs like `each`, whose name begins theirs."""
+    template = {
+        "input": {"required": {each.name: [each.type, dict(each.options or {})]}},
+        "prefix": each.name,
+        "min": min,
+        "max": max,
+    }
+    return InputSpec(name=name, type=AUTOGROW, options={"template": template}, grows=each)
 
 
 def combo(

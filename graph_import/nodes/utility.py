@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from ..types import BOOLEAN, FLOAT, INT, STRING
 from .base import NodeClass
 from .lowering import Lowering, Value
@@ -51,6 +53,15 @@ class PrimitiveString(Primitive):
     """A line of text."""
 
     schema = _schema(STRING, "String", text("value", multiline=False))
+
+
+class PrimitiveStringMultiline(Primitive):
+    """Lines of text."""
+
+    schema = msgspec.structs.replace(
+        _schema(STRING, "StringMultiline", text("value", multiline=True)),
+        display_name="String (Multiline)",
+    )
 
 
 class PrimitiveBoolean(Primitive):

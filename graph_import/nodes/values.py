@@ -9,6 +9,7 @@ import msgspec
 
 from ..handles import ModelRef, Scalar
 from ..ir import Edge
+from ..sampling.guiders import CfgPatch, GuiderKind
 
 
 class Constant(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         edge: carries the state.
         latent: what the run started from.
+        model_sampling: how the denoiser measures noise, where that isn't its family's way.
         num_steps_done: of the `len(sigmas) - 1` steps.
     """
 
@@ -60,6 +62,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     family: str
     sampler: str
     sigmas: tuple[float, ...]
+    model_sampling: str = ""
     num_steps_done: int = 0
 
     @property
@@ -106,7 +109,48 @@ class ListValue(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Value | EdgeList, ...]
 
 
-Value = Constant | Handle | Edge | Steering | Run | Steered | Estimate | ListValue
+class SigmasValue(msgspec.Struct, frozen=True, kw_only=True):
+    """SIGMAS, known when the prompt is lowered."""
+
+    sigmas: tuple[float, ...]
+
+
+class SamplerValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A SAMPLER, by its text (`sampling.samplers.sampler_text`)."""
+
+    text: str
+
+
+class NoiseValue(msgspec.Struct, frozen=True, kw_only=True):
+    """NOISE of a seed; no seed is no noise."""
+
+    seed: Constant | Edge | None
+
+
+class OperationValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A LATENT_OPERATION, as its node's class and numbers."""
+
+    operation: CfgPatch
+
+
+class GuiderValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A GUIDER: a model, the conditionings that guide it, and how strongly.
+
+    Args:
+        third: of the guiders that have a third side, with its number `cfg_third`.
+    """
+
+    kind: GuiderKind
+    model: ModelRef
+    positive: Steering
+    negative: Steering
+    cfg: Constant | Edge
+    third: Steering | None = None
+    cfg_third: Constant | Edge | None = None
+
+
+SamplingValue = SigmasValue | SamplerValue | NoiseValue | OperationValue | GuiderValue
+Value = Constant | Handle | Edge | Steering | Run | Steered | Estimate | ListValue | SamplingValue
 
 
 def edges_of(value: Value | EdgeList) -> tuple[Edge, ...]:
@@ -123,6 +167,10 @@ def edges_of(value: Value | EdgeList) -> tuple[Edge, ...]:
             return (*own, *_edges_of_call(value))
         case Estimate(cfg=cfg):
             return (*_edges_of_call(value), *((cfg,) if isinstance(cfg, Edge) else ()))
+        case NoiseValue(seed=seed):
+            return (seed,) if isinstance(seed, Edge) else ()
+        case GuiderValue():
+            return _edges_of_guider(value)
         case EdgeList(edge=edge, length=length):
             return (edge, length)
         case ListValue(items=items):
@@ -136,7 +184,7 @@ def models_of(value: Value | EdgeList) -> tuple[ModelRef, ...]:
     match value:
         case Handle(ref=ref):
             return (ref,)
-        case Estimate(model=model):
+        case Estimate(model=model) | GuiderValue(model=model):
             return (model,)
         case ListValue(items=items):
             return tuple(ref for item in items for ref in models_of(item))
@@ -147,6 +195,15 @@ def models_of(value: Value | EdgeList) -> tuple[ModelRef, ...]:
 def _edges_of_control(control: Control) -> tuple[Edge, ...]:
     strength = control.strength
     return (control.hint, strength) if isinstance(strength, Edge) else (control.hint,)
+
+
+def _edges_of_guider(guider: GuiderValue) -> tuple[Edge, ...]:
+    sides = (guider.positive, guider.negative, guider.third)
+    numbers = (guider.cfg, guider.cfg_third)
+    return (
+        *(edge for side in sides if side is not None for edge in edges_of(side)),
+        *(number for number in numbers if isinstance(number, Edge)),
+    )
 
 
 def _edges_of_call(value: Steered | Estimate) -> tuple[Edge, ...]:

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from ..builder import rebuild
+from ..families import course_of
 from ..ir import Edge, Graph, Node, NodeId, ParamValue, Pending
 from ..sampling.samplers import sampler
 from .context import PassContext
@@ -214,7 +215,9 @@ def _levels(
     shared: list[object] = [VERSION, first.model, sorted(params.items()), loras]
     shared += [nodes[dict(begin.inputs)["latent"].source].signature, text_encoder.model]
     shared += [nodes[inputs["negative"].source].signature]
-    plan = sampler(str(params["sampler"])).plan(sigmas)
+    text = str(params.get("model_sampling", ""))
+    course = course_of(str(params["family"]), text, sigmas)
+    plan = sampler(str(params["sampler"])).plan(course)
     found: dict[int, _Level] = {}
     for wanted in sorted(options.levels, key=lambda level: -level.similarity):
         num_steps = math.floor(wanted.skip * (len(sigmas) - 1) + 1e-9)

@@ -20,9 +20,11 @@ from typing import Final
 
 import msgspec
 
+from ..families import course_of
 from ..handles import FileIdentity, ModelRef, Patch
 from ..ir import Edge, Graph, Node, NodeId
 from ..nodes.lowering import dag_id
+from ..sampling.base import Course
 from ..sampling.samplers import sampler
 from .context import PassContext
 from .edit import Edit
@@ -83,7 +85,9 @@ def _decide(
 ) -> None:
     """An evaluation on a patched model: without the patches, or waiting for their checks."""
     params, inputs = dict(node.params), dict(node.inputs)
-    steps = _steps(str(params["sampler"]), params["sigmas"])
+    text = str(params.get("model_sampling", ""))
+    course = course_of(str(params["family"]), text, params["sigmas"])
+    steps = _steps(str(params["sampler"]), course)
     num_bare = _num_bare(options, model.patches, steps[-1] + 1)
     if not num_bare:
         return
@@ -113,9 +117,9 @@ def _num_bare(options: AsyncLora, patches: tuple[Patch, ...], num_steps: int) ->
 
 
 @lru_cache(maxsize=8)
-def _steps(sampler_name: str, sigmas: tuple[float, ...]) -> tuple[int, ...]:
+def _steps(sampler_name: str, course: Course) -> tuple[int, ...]:
     """The step of each evaluation."""
-    return tuple(evaluation.step for evaluation in sampler(sampler_name).plan(sigmas))
+    return tuple(evaluation.step for evaluation in sampler(sampler_name).plan(course))
 
 
 def _trigger_id(fetch: Node) -> NodeId:

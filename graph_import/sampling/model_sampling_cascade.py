@@ -14,7 +14,14 @@ import msgspec
 
 from .base import Array
 from .float32 import float32
-from .predictions import SIGMA_BEFORE_ALL, Prediction, estimate, input_scale, is_highest, whole_noise
+from .predictions import (
+    SIGMA_BEFORE_ALL,
+    Prediction,
+    estimate,
+    input_scale,
+    is_highest,
+    whole_noise,
+)
 
 NUM_SIGMAS: Final = 10_000
 COSINE_OFFSET: Final = 0.008

@@ -13,7 +13,14 @@ import msgspec
 
 from .base import Array
 from .float32 import float32
-from .predictions import SIGMA_BEFORE_ALL, Prediction, estimate, input_scale, is_highest, whole_noise
+from .predictions import (
+    SIGMA_BEFORE_ALL,
+    Prediction,
+    estimate,
+    input_scale,
+    is_highest,
+    whole_noise,
+)
 
 NUM_SIGMAS: Final = 1000  # of the table that schedules count in
 

@@ -16,7 +16,14 @@ from typing import Final
 import msgspec
 
 from .base import Array
-from .predictions import SIGMA_BEFORE_ALL, Prediction, estimate, input_scale, is_highest, whole_noise
+from .predictions import (
+    SIGMA_BEFORE_ALL,
+    Prediction,
+    estimate,
+    input_scale,
+    is_highest,
+    whole_noise,
+)
 
 # A zero terminal SNR would be an infinite sigma; ComfyUI stops here (recorded).
 ZERO_SNR_SIGMA: Final = 4518.76367

@@ -24,7 +24,7 @@ LINEAR_QUADRATIC_THRESHOLD: Final = 0.025
 Schedule = Callable[[ModelSampling, int], list[float]]
 
 
-def _spaced(first: float, last: float, count: int) -> list[float]:
+def spaced(first: float, last: float, count: int) -> list[float]:
     """`count` evenly spaced numbers from `first` to `last`; one alone is `first`."""
     if count == 1:
         return [first]
@@ -44,7 +44,7 @@ def simple(sampling: ModelSampling, steps: int) -> list[float]:
 
 def sgm_uniform(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced timesteps, stopping one spacing before the lowest; from SDXL's own sampler."""
-    timesteps = _spaced(*_ends(sampling), steps + 1)[:-1]
+    timesteps = spaced(*_ends(sampling), steps + 1)[:-1]
     return [sampling.sigma_at(timestep) for timestep in timesteps] + [0.0]
 
 
@@ -52,13 +52,13 @@ def karras(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced in sigma^(1/7). Source: Karras et al. (arXiv 2206.00364), equation 5."""
     first = sampling.sigma_max ** (1.0 / KARRAS_RHO)
     last = sampling.sigma_min ** (1.0 / KARRAS_RHO)
-    return [root**KARRAS_RHO for root in _spaced(first, last, steps)] + [0.0]
+    return [root**KARRAS_RHO for root in spaced(first, last, steps)] + [0.0]
 
 
 def exponential(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced in log sigma."""
     first, last = math.log(sampling.sigma_max), math.log(sampling.sigma_min)
-    return [math.exp(log_sigma) for log_sigma in _spaced(first, last, steps)] + [0.0]
+    return [math.exp(log_sigma) for log_sigma in spaced(first, last, steps)] + [0.0]
 
 
 def ddim_uniform(sampling: ModelSampling, steps: int) -> list[float]:
@@ -95,7 +95,7 @@ def _at_shares(sampling: ModelSampling, shares: Iterable[float]) -> list[float]:
 
 def normal(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced timesteps from the highest to the lowest."""
-    timesteps = _spaced(*_ends(sampling), steps)
+    timesteps = spaced(*_ends(sampling), steps)
     return [sampling.sigma_at(timestep) for timestep in timesteps] + [0.0]
 
 
@@ -124,7 +124,7 @@ def kl_optimal(sampling: ModelSampling, steps: int) -> list[float]:
     One step starts at sigma_max (ComfyUI divides by zero there).
     """
     first, last = math.atan(sampling.sigma_max), math.atan(sampling.sigma_min)
-    return [math.tan(angle) for angle in _spaced(first, last, steps)] + [0.0]
+    return [math.tan(angle) for angle in spaced(first, last, steps)] + [0.0]
 
 
 SCHEDULES: Final[Mapping[str, Schedule]] = MappingProxyType(

@@ -72,10 +72,8 @@ def recognise(document: Any) -> WorkflowFile:
 
 
 def is_prompt(document: Mapping[str, Any]) -> bool:
-    """Whether every value is a node of a prompt."""
-    return bool(document) and all(
-        isinstance(node, dict) and "class_type" in node for node in document.values()
-    )
+    """Whether it has a node of a prompt; what else is in it, validation says."""
+    return any(isinstance(node, dict) and "class_type" in node for node in document.values())
 
 
 def _unwrapped(document: Mapping[str, Any]) -> Any:

@@ -30,6 +30,7 @@ from ..scheduler.events import (
     RequestArrived,
     RequestCancelled,
 )
+from ..scheduler.forecast import Forecast
 from ..scheduler.scheduler import Scheduler, SchedulerConfig
 from .checkpoint_place import CheckpointPlace
 from .driver import Driver, error_report
@@ -208,6 +209,10 @@ class Coordinator:
             return None
         graph, shown = picture
         return graph_view(request_id, graph, shown, self._scheduler.request_view(request_id))
+
+    def forecast(self, graph: Graph) -> Forecast:
+        """What a request with this graph would meet if it came now; nothing is accepted."""
+        return self._scheduler.forecast(graph)
 
     def executors(self) -> tuple[ExecutorView, ...]:
         """All connected executors."""

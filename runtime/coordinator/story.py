@@ -36,6 +36,7 @@ class Story:
     _nodes: dict[NodeId, Node] = field(default_factory=dict)
     _told: dict[str, NodeProgress] = field(default_factory=dict)
     _done: set[NodeId] = field(default_factory=set)
+    _ui: dict[NodeId, dict[str, list[object]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._nodes = self.graph.by_id()
@@ -91,12 +92,22 @@ class Story:
         if origin.value > 0:
             notices += self._step(origin.node_id, origin.value, origin.max_value, preview)
         if ui is not None:
-            self.outputs[origin.node_id] = json.loads(ui)
-            notices.append(self._executed(origin.node_id, ui))
+            self._ui[node_id] = json.loads(ui)
         for member in self.graph.members:
             if node_id in member.nodes and self._done.issuperset(member.nodes):
+                notices += self._tell_ui(member)
                 notices += self._finish(member)
         return notices
+
+    def _tell_ui(self, member: Member) -> list[AnyNotice]:
+        """What the calls of an output node gave, as one; source: validation.md, section 8."""
+        calls = [self._ui[node_id] for node_id in member.nodes if node_id in self._ui]
+        if not calls:
+            return []
+        merged = {key: [item for ui in calls for item in ui[key]] for key in calls[0]}
+        whole: Json = dict(calls[0] if len(calls) == 1 else merged)
+        self.outputs[member.node_id] = whole
+        return [self._executed(member.node_id, json.dumps(whole))]
 
     def _tell_free_members(self) -> list[AnyNotice]:
         """Loaders and folded constants: nothing runs for them."""

@@ -28,6 +28,9 @@ IGNORED: Final = re.compile(
     r"|^(model_ema|lm_head)\."
 )
 
+# Dtypes of model keys that weights may be rounded to.
+EIGHT_BITS: Final = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
+
 Check = Callable[[], None]
 
 

@@ -8,6 +8,7 @@ Source: design notes on models, section 3 ("recognised by").
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ DENOISER_PREFIX: Final = "model.diffusion_model."
 VAE_PREFIX: Final = "first_stage_model."
 SD15_TEXT_PREFIX: Final = "cond_stage_model.transformer."
 CONTROLNET_PREFIX: Final = "control_model."
+SD3_TEXT_PREFIX: Final = "text_encoders."
 CLIP_TOKENS: Final = "embeddings.token_embedding.weight"
 CLIP_H_LAST_LAYER: Final = 22
 
@@ -38,8 +40,8 @@ def inspect_checkpoint(path: Path) -> CheckpointInfo:
     Raises: ModelFileProblem: missing, empty, truncated, needs unpickling, of no known family.
     """
     header = read_header(path)
-    for family, recognises in _FAMILIES.items():
-        if recognises(header.tensors):
+    for family, layout in _FAMILIES.items():
+        if layout.recognises(header.tensors):
             return _describe(header, family, path)
     raise problem(path, _explain_unknown(header.tensors))
 
@@ -123,6 +125,35 @@ def _sd15_vae(tensors: Tensors) -> str | None:
     return None
 
 
+def _sd3_denoiser(tensors: Tensors) -> str | None:
+    """A transformer of its own, with or without a checkpoint's prefix; gives the name of a weight.
+
+    A ControlNet may have such blocks too, but no final layer.
+    """
+    for prefix in ("", DENOISER_PREFIX):
+        if _is_sd3(tensors, prefix) and prefix + "final_layer.linear.weight" in tensors:
+            return prefix + "x_embedder.proj.weight"
+    return None
+
+
+def _sd3_vae(tensors: Tensors) -> str | None:
+    """A VAE of 16 channels without convolutions around the latents; Flux's has the same layout."""
+    for prefix in ("", VAE_PREFIX):
+        name = prefix + "decoder.conv_in.weight"
+        if _shape(tensors, name)[1:2] == (16,) and prefix + "quant_conv.weight" not in tensors:
+            return name
+    return None
+
+
+def _sd3_controlnet(tensors: Tensors) -> str | None:
+    """A ControlNet of InstantX's kind, under diffusers' names; gives the name of a weight.
+
+    Stability's for SD3.5 large begin like one, but their blocks see no text.
+    """
+    name = "pos_embed_input.proj.weight"
+    return name if name in tensors and "context_embedder.weight" in tensors else None
+
+
 def _sd15_controlnet(tensors: Tensors) -> str | None:
     """A ControlNet in the cldm layout or under diffusers' names; gives the name of a weight.
 
@@ -145,17 +176,21 @@ _PARTS: Final[Mapping[tuple[str, Role], Callable[[Tensors], str | None]]] = {
     ("sd15", Role.CONTROLNET): _sd15_controlnet,
     ("sd15", Role.DENOISER): _sd15_denoiser,
     ("sd15", Role.TEXT_ENCODER): _sd15_text_encoder,
+    ("sd3", Role.VAE): _sd3_vae,
+    ("sd3", Role.CONTROLNET): _sd3_controlnet,
+    ("sd3", Role.DENOISER): _sd3_denoiser,
 }
 
 
 def _describe(header: Header, family: str, path: Path) -> CheckpointInfo:
     tensors = header.tensors
+    layout = _FAMILIES[family]
     roles = {Role.DENOISER}
-    if _shape(tensors, VAE_PREFIX + "decoder.conv_in.weight")[1:2] == (4,):
+    if _shape(tensors, VAE_PREFIX + "decoder.conv_in.weight")[1:2] == (layout.latent_channels,):
         roles.add(Role.VAE)
-    if any(SD15_TEXT_PREFIX + level + CLIP_TOKENS in tensors for level in ("text_model.", "")):
+    if any(name in tensors for name in layout.text_tokens):
         roles.add(Role.TEXT_ENCODER)
-    stored = tensors[DENOISER_PREFIX + "input_blocks.0.0.weight"].dtype
+    stored = tensors[DENOISER_PREFIX + layout.first].dtype
     if stored not in DTYPE_NAMES:
         raise problem(path, f"its weights are stored as {stored}, which no model can use")
     return CheckpointInfo(
@@ -174,7 +209,47 @@ def _is_sd15(tensors: Tensors, prefix: str = DENOISER_PREFIX) -> bool:
     )
 
 
-_FAMILIES: Final[Mapping[str, Callable[[Tensors], bool]]] = {"sd15": _is_sd15}
+def _is_sd3(tensors: Tensors, prefix: str = DENOISER_PREFIX) -> bool:
+    """A transformer that joins text and picture in every block."""
+    return (
+        prefix + "joint_blocks.0.context_block.attn.qkv.weight" in tensors
+        and len(_shape(tensors, prefix + "x_embedder.proj.weight")) == 4
+    )
+
+
+@dataclass(slots=True, frozen=True)
+class _Layout:
+    """How a family's checkpoints are known, and what tells which parts they have.
+
+    Args:
+        first: the denoiser's weight whose dtype stands for the file's.
+        text_tokens: names of text encoders' weights, one of which a checkpoint with any has.
+    """
+
+    recognises: Callable[[Tensors], bool]
+    first: str
+    latent_channels: int
+    text_tokens: tuple[str, ...]
+
+
+_FAMILIES: Final[Mapping[str, _Layout]] = {
+    "sd15": _Layout(
+        _is_sd15,
+        "input_blocks.0.0.weight",
+        4,
+        tuple(SD15_TEXT_PREFIX + level + CLIP_TOKENS for level in ("text_model.", "")),
+    ),
+    "sd3": _Layout(
+        _is_sd3,
+        "x_embedder.proj.weight",
+        16,
+        (
+            SD3_TEXT_PREFIX + "clip_l.transformer.text_model." + CLIP_TOKENS,
+            SD3_TEXT_PREFIX + "clip_g.transformer.text_model." + CLIP_TOKENS,
+            SD3_TEXT_PREFIX + "t5xxl.transformer.shared.weight",
+        ),
+    ),
+}
 
 
 def _explain_unknown(tensors: Tensors) -> str:

@@ -20,7 +20,7 @@ def build(ref: ModelRef, user_files: Path | None = None) -> Model:
         from .user_model import UserModel
 
         return UserModel(ref, user_files)
-    makers = {"sd15": _sd15, "upscaler": _upscaler}
+    makers = {"sd15": _sd15, "sd3": _sd3, "upscaler": _upscaler}
     maker = makers.get(ref.key.family)
     if maker is None:
         raise ModelFileProblem(f"{ref.key.label()}: the family {ref.key.family} is unknown")
@@ -49,6 +49,24 @@ def _sd15(ref: ModelRef) -> Model:
             raise ModelFileProblem(f"{ref.key.label()}: {ref.key.family} has no {ref.key.role}")
 
 
+def _sd3(ref: ModelRef) -> Model:
+    match ref.key.role:
+        case Role.DENOISER:
+            from .sd3.denoiser import Denoiser
+
+            return Denoiser(ref)
+        case Role.CONTROLNET:
+            from .sd3.controlnet import ControlNet
+
+            return ControlNet(ref)
+        case Role.VAE:
+            from .sd15.vae import Vae  # the same class of model, with 16 channels
+
+            return Vae(ref)
+        case _:
+            raise ModelFileProblem(f"{ref.key.label()}: {ref.key.family} has no {ref.key.role}")
+
+
 def _upscaler(ref: ModelRef) -> Model:
     from .upscaler import Upscaler
 
@@ -66,6 +84,8 @@ def import_libraries() -> None:
     for library, name in (
         (diffusers, "UNet2DConditionModel"),
         (diffusers, "ControlNetModel"),
+        (diffusers, "SD3Transformer2DModel"),
+        (diffusers, "SD3ControlNetModel"),
         (diffusers, "AutoencoderKL"),
         (transformers, "CLIPTextModelWithProjection"),
     ):

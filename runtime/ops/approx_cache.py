@@ -49,7 +49,8 @@ def _resume(call: OpCall) -> SamplingRun:
     state = _states(call).load(entry)
     if state is None:
         raise NodeFailed("the kept latents to start from are gone: send it again", entry=entry)
-    return SamplingRun(state=state, generator=sampler_generator(argument(call, "seed", int)))
+    seed = argument(call, "seed", int)
+    return SamplingRun(state=state, generator=sampler_generator(seed), seed=seed)
 
 
 def latents_store(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:

@@ -9,7 +9,8 @@ import msgspec
 import torch
 
 from ..errors import NodeFailed
-from ..sampling.calls import PlannedCall, plan_calls
+from ..sampling.calls import PlannedCall
+from ..sampling.guidance import GuidedRow
 from ..values import LATENT_PIXELS, CallResiduals, Conditioning, Residuals
 from .arguments import argument, image_argument, loaded, number
 from .base import OpCall, OpContext, OpResult
@@ -65,22 +66,21 @@ def _evaluate(ctx: OpContext, calls: Sequence[OpCall]) -> list[Residuals]:
 def _requests(call: OpCall) -> dict[int, Mapping[str, object]]:
     """What the model is asked, by position in the evaluation's plan."""
     row, marker = turn_of(call).row, argument(call, "marker", str)
-    plan = plan_calls(row.x, row.sigma, row.positive, row.negative, row.cfg_scale, row.family)
+    plan = row.plan()
     hint = _hint_argument(call)
     return {
-        position: _request(planned, row.x, row.sigma, hint)
+        position: _request(planned, row, hint)
         for position, planned in enumerate(plan)
         if marker in planned.entry.controls
     }
 
 
-def _request(
-    planned: PlannedCall, x: torch.Tensor, sigma: float, hint: torch.Tensor
-) -> Mapping[str, object]:
-    part = planned.crop(x)
+def _request(planned: PlannedCall, row: GuidedRow, hint: torch.Tensor) -> Mapping[str, object]:
+    part = planned.crop(row.x)
     return {
         "x": part,
-        "sigma": sigma,
+        "sigma": row.sigma,
+        "model_sampling": row.sampling,
         "context": planned.entry.cond,
         "hint": _fitted(hint, len(part), *part.shape[-2:]),
     }
@@ -108,6 +108,4 @@ def _scaled(result: Mapping[str, object], strength: float) -> CallResiduals:
     residuals = result["residuals"]
     if not isinstance(residuals, CallResiduals):
         raise TypeError(f"a ControlNet gave {type(residuals).__name__} for 'residuals'")
-    return CallResiduals(
-        down=tuple(tensor * strength for tensor in residuals.down), mid=residuals.mid * strength
-    )
+    return CallResiduals(blocks=tuple(tensor * strength for tensor in residuals.blocks))

@@ -207,6 +207,8 @@ def _tensors(state: SamplerState) -> dict[str, torch.Tensor]:
     tensors = {f"history_{index}": item for index, item in enumerate(state.history)}
     if state.x_eval is not None:
         tensors["x_eval"] = state.x_eval
+    if state.scalars:
+        tensors["scalars"] = torch.tensor(state.scalars, dtype=torch.float64)
     return {name: item.contiguous() for name, item in {"x": state.x, **tensors}.items()}
 
 
@@ -214,7 +216,10 @@ def _state(tensors: Mapping[str, torch.Tensor]) -> SamplerState:
     """Raises: KeyError: they are no state."""
     names = (f"history_{index}" for index in range(MAX_HISTORY))
     history = tuple(tensors[name] for name in names if name in tensors)
-    return SamplerState(x=tensors["x"], x_eval=tensors.get("x_eval"), history=history)
+    scalars = tensors["scalars"].tolist() if "scalars" in tensors else ()
+    return SamplerState(
+        x=tensors["x"], x_eval=tensors.get("x_eval"), history=history, scalars=tuple(scalars)
+    )
 
 
 @contextmanager

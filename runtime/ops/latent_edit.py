@@ -31,7 +31,7 @@ def latent_upscale(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult
     results = []
     for call in calls:
         context.check_cancelled()
-        latent = _latent(call, "samples")
+        latent = latent_argument(call, "samples")
         rows, columns = latent.samples.shape[-2:]
         width, height = argument(call, "width", int), argument(call, "height", int)
         if width == 0 and height == 0:
@@ -52,7 +52,7 @@ def latent_upscale_by(context: OpContext, calls: Sequence[OpCall]) -> list[OpRes
     results = []
     for call in calls:
         context.check_cancelled()
-        latent, factor = _latent(call, "samples"), argument(call, "scale_by", float)
+        latent, factor = latent_argument(call, "samples"), argument(call, "scale_by", float)
         rows, columns = (round(side * factor) for side in latent.samples.shape[-2:])
         results.append(_resized(call, latent, columns, rows, is_cropped=False))
     return results
@@ -66,7 +66,10 @@ def latent_composite(context: OpContext, calls: Sequence[OpCall]) -> list[OpResu
     """
     results = []
     for call in calls:
-        below, above = _latent(call, "samples_to"), _latent(call, "samples_from").samples
+        below, above = (
+            latent_argument(call, "samples_to"),
+            latent_argument(call, "samples_from").samples,
+        )
         x, y, feather = (argument(call, n, int) // LATENT_PIXELS for n in ("x", "y", "feather"))
         samples = below.samples.clone()
         room = samples[..., y:, x:]
@@ -91,8 +94,8 @@ def latent_repeat(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult]
     """
     results = []
     for call in calls:
-        latent, amount = _latent(call, "samples"), argument(call, "amount", int)
-        _limit(len(latent.samples) * amount, latent.samples.shape[1:])
+        latent, amount = latent_argument(call, "samples"), argument(call, "amount", int)
+        limit_latent(len(latent.samples) * amount, latent.samples.shape[1:])
         mask, numbers = latent.noise_mask, latent.batch_index
         if mask is not None and len(mask) > 1:
             mask = _repeated(_of_length(mask, len(latent.samples)), amount)
@@ -116,16 +119,16 @@ def latent_batch(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     """
     results = []
     for call in calls:
-        first, second = _latent(call, "samples1"), _latent(call, "samples2")
+        first, second = latent_argument(call, "samples1"), latent_argument(call, "samples2")
         rows, columns = first.samples.shape[-2:]
         added = second.samples
         if added.shape[1:-2] != first.samples.shape[1:-2]:
             raise NodeFailed(
                 f"latents of shape {list(added.shape)} can't join {list(first.samples.shape)}"
             )
-        _limit(len(first.samples) + len(added), first.samples.shape[1:])
+        limit_latent(len(first.samples) + len(added), first.samples.shape[1:])
         if added.shape[-2:] != (rows, columns):
-            added = _resample(added, "bilinear", columns, rows, is_cropped=True)
+            added = resample_latent(added, "bilinear", columns, rows, is_cropped=True)
         joined = msgspec.structs.replace(
             first,
             samples=torch.cat([first.samples, added]),
@@ -139,7 +142,7 @@ def latent_from_batch(context: OpContext, calls: Sequence[OpCall]) -> list[OpRes
     """samples, batch_index, length -> LATENT: `length` items, or as many as there are."""
     results = []
     for call in calls:
-        latent = _latent(call, "samples")
+        latent = latent_argument(call, "samples")
         count = len(latent.samples)
         first = min(argument(call, "batch_index", int), count - 1)
         wanted = slice(first, first + min(argument(call, "length", int), count - first))
@@ -159,14 +162,14 @@ def latent_from_batch(context: OpContext, calls: Sequence[OpCall]) -> list[OpRes
 def _resized(call: OpCall, latent: Latent, width: int, height: int, is_cropped: bool) -> OpResult:
     """The latent with samples of `width` x `height` latent units."""
     samples = latent.samples
-    _limit(len(samples), (*samples.shape[1:-2], height, width))
+    limit_latent(len(samples), (*samples.shape[1:-2], height, width))
     method = argument(call, "upscale_method", str)
     if method == "lanczos":
         raise NodeFailed("latents can't be scaled by 'lanczos'", input="upscale_method")
-    return _with_samples(latent, _resample(samples, method, width, height, is_cropped))
+    return _with_samples(latent, resample_latent(samples, method, width, height, is_cropped))
 
 
-def _resample(
+def resample_latent(
     samples: torch.Tensor, method: str, width: int, height: int, is_cropped: bool
 ) -> torch.Tensor:
     """Resize the two last sides; frames of a fifth dimension go through one by one."""
@@ -209,7 +212,8 @@ def _with_samples(latent: Latent, samples: torch.Tensor) -> OpResult:
     return OpResult(outputs=(msgspec.structs.replace(latent, samples=samples),))
 
 
-def _latent(call: OpCall, name: str) -> Latent:
+def latent_argument(call: OpCall, name: str) -> Latent:
+    """A LATENT of 4 or 5 dimensions. Raises: NodeFailed."""
     latent = argument(call, name, Latent)
     if latent.samples.dim() not in (4, 5) or 0 in latent.samples.shape:
         raise NodeFailed(
@@ -219,7 +223,7 @@ def _latent(call: OpCall, name: str) -> Latent:
     return latent
 
 
-def _limit(count: int, item: Sequence[int]) -> None:
+def limit_latent(count: int, item: Sequence[int]) -> None:
     """Raises: NodeFailed: a latent of that many items would be empty or too large."""
     num_bytes = count * math.prod(item) * torch.float32.itemsize
     if min(count, *item) < 1 or num_bytes > MAX_LATENT_BYTES:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Final, cast
 
+from ...graph_import.nodes import ops_latents
+from ...graph_import.text_functions import FUNCTIONS
 from ..errors import NodeFailed
 from .base import OpBody
 
@@ -27,6 +29,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "empty_latent": "sampling",
     "sample_begin": "sampling",
     "denoise": "sampling",
+    "sample_adaptive": "adaptive",
     "sample_end": "sampling",
     "vae_decode": "latent",
     "vae_encode": "latent",
@@ -56,6 +59,11 @@ _MODULES: Final[Mapping[str, str]] = {
     "latents_resume": "approx_cache",
     "latents_store": "approx_cache",
     "user_model": "user_model",
+    **dict.fromkeys(("add_noise", "sample_denoised", "latent_operation"), "custom_sampling"),
+    "list_item": "texts",
+    **{f"text_{name}": "texts" for name in FUNCTIONS},
+    **dict.fromkeys(("regex_match", "regex_extract", "regex_replace"), "regexes"),
+    **dict.fromkeys(ops_latents.TABLE, "latents"),
 }
 
 OPS: Final = frozenset(_MODULES)

@@ -12,17 +12,23 @@ from typing import Final
 import msgspec
 import torch
 
-from ...graph_import.sampling.base import SamplerState
+from ...graph_import.sampling.base import Estimate
+from ...graph_import.sampling.guiders import CFG_PATCHES, cfg_patches
 from ..errors import NodeFailed
-from ..sampling.guidance import guide
-from ..sampling.latent_format import from_denoiser_space, noised_start, to_denoiser_space
-from ..sampling.noise import NoiseStream, initial_noise, sampler_generator
+from ..sampling.guidance import Guidance, guide
+from ..sampling.latent_format import (
+    from_denoiser_space,
+    to_denoiser_space,
+    with_family_channels,
+)
+from ..sampling.noise import SEED_RANGE, initial_noise, sampler_generator
+from ..sampling.noise_brownian import sampler_noise
 from ..sampling.noise_mask import latent_mask, masked_estimate
 from ..sampling.preview import PREVIEW_METHODS, Previews
 from ..values import LATENT_PIXELS, KeptPicture, Latent, SamplingRun
 from .arguments import argument, loaded
 from .base import OpCall, OpContext, OpResult
-from .turns import Turn, family_argument, sigmas_argument, turn_of
+from .turns import Turn, course_argument, family_argument, sampler_argument, turn_of
 
 EMPTY_LATENT_CHANNELS: Final = 4
 MAX_LATENT_BYTES: Final = 2**31
@@ -64,10 +70,11 @@ def sample_begin(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
 
 def _begin(call: OpCall) -> SamplingRun:
     latent = argument(call, "latent", Latent)
-    samples = latent.samples
-    model_family, sigmas = family_argument(call), sigmas_argument(call)
+    model_family = family_argument(call)
+    samples = with_family_channels(latent.samples, model_family)
+    course, named = course_argument(call), sampler_argument(call)
     seed = argument(call, "seed", int)
-    if samples.ndim != 4 or samples.shape[1] != model_family.latent_channels:
+    if samples.ndim not in (4, 5) or samples.shape[1] != model_family.latent_channels:
         raise NodeFailed(
             f"{model_family.name} samples latents [batch, {model_family.latent_channels}, height, "
             f"width], but the input latent is {list(samples.shape)}",
@@ -81,10 +88,17 @@ def _begin(call: OpCall) -> SamplingRun:
     kept = None
     if latent.noise_mask is not None:
         mask = latent_mask(latent.noise_mask, latents)
-        kept = KeptPicture(mask=mask, latents=latents, noise=noise)
+        own = noise
+        if named.fresh_mask_noise:
+            own = initial_noise(samples.shape, (seed + 1) % SEED_RANGE).to(samples.device)
+        kept = KeptPicture(mask=mask, latents=latents, noise=own)
+    start = latents
+    if course.sigmas:
+        start = course.sampling.noised(latents, noise, course.sigmas[0])
     return SamplingRun(
-        state=SamplerState(x=noised_start(latents, noise, sigmas, model_family)),
+        state=named.begin(start, course),
         generator=sampler_generator(seed),
+        seed=seed,
         kept=kept,
     )
 
@@ -95,28 +109,37 @@ def denoise(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     In strict mode every call is a batch of its own.
     """
     model = loaded(ctx)
+    patches = cfg_patches(model.ref.option(CFG_PATCHES))
     turns = [turn_of(call) for call in calls]
     groups = [[turn] for turn in turns] if ctx.is_strict else [turns]
     results: list[OpResult] = []
     for group in groups:
         ctx.check_cancelled()
-        estimates = guide(model, [turn.row for turn in group])
+        guidances = guide(model, [turn.row for turn in group], patches)
         results += [
-            _advance(turn, estimate, ctx.previews)
-            for turn, estimate in zip(group, estimates, strict=True)
+            _advance(turn, guidance, ctx.previews)
+            for turn, guidance in zip(group, guidances, strict=True)
         ]
     return results
 
 
-def _advance(turn: Turn, estimate: torch.Tensor, previews: Previews) -> OpResult:
-    noise = NoiseStream(turn.run.generator)
-    estimate = masked_estimate(turn.run, estimate)
-    state = turn.sampler.update(turn.run.state, estimate, turn.evaluation, turn.sigmas, noise)
+def _advance(turn: Turn, guidance: Guidance, previews: Previews) -> OpResult:
+    noise = sampler_noise(turn.run, turn.sampler, turn.course)
+    denoised = masked_estimate(turn.run, guidance.denoised)
+    estimate = Estimate(denoised, guidance.negative)
+    state = turn.sampler.update(turn.run.state, estimate, turn.evaluation, turn.course, noise)
     preview = None
     method = turn.call.hidden.get("preview_method")
     if method in PREVIEW_METHODS:
-        preview = previews.jpeg(method, estimate, family_argument(turn.call))
-    run = SamplingRun(state=state, generator=noise.state(), kept=turn.run.kept)
+        preview = previews.jpeg(method, denoised, family_argument(turn.call))
+    run = SamplingRun(
+        state=state,
+        generator=noise.state(),
+        seed=turn.run.seed,
+        kept=turn.run.kept,
+        guidance_memory=guidance.memory,
+        denoised=denoised if turn.keeps_denoised else None,
+    )
     return OpResult(outputs=(run,), preview=preview)
 
 
@@ -126,7 +149,13 @@ def sample_end(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
 
 
 def _end(call: OpCall) -> Latent:
-    x = argument(call, "state", SamplingRun).state.x
+    run = argument(call, "state", SamplingRun)
+    course, named = course_argument(call), sampler_argument(call)
+    finished = run.state.x
+    if course.sigmas:
+        last = named.finish(run.state, course)
+        finished = course.sampling.finished(last.x, named.last_sigma(course))
     return msgspec.structs.replace(
-        argument(call, "latent", Latent), samples=from_denoiser_space(x, family_argument(call))
+        argument(call, "latent", Latent),
+        samples=from_denoiser_space(finished, family_argument(call)),
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
-from ...graph_import.families import Family, family
-from ...graph_import.sampling.base import Evaluation, Sampler
+from ...graph_import.families import Family, family, sampling_of
+from ...graph_import.sampling.base import Course, Evaluation, Sampler
+from ...graph_import.sampling.guiders import GuiderKind
+from ...graph_import.sampling.model_sampling import ModelSampling
 from ...graph_import.sampling.samplers import sampler
 from ..errors import NodeFailed
 from ..sampling.calls import PlannedCall
@@ -25,31 +27,74 @@ class Turn:
     call: OpCall
     run: SamplingRun
     sampler: Sampler
-    sigmas: tuple[float, ...]
+    course: Course
     evaluation: Evaluation
     row: GuidedRow
+    keeps_denoised: bool
 
 
 def turn_of(call: OpCall) -> Turn:
     """The evaluation that a call asks for. Raises: NodeFailed."""
-    run, sigmas = argument(call, "state", SamplingRun), sigmas_argument(call)
-    named = sampler(argument(call, "sampler", str))
-    evaluation = named.plan(sigmas)[argument(call, "evaluation", int)]
-    row = GuidedRow(
-        x=model_input(run, evaluation.sigma, family_argument(call)),
-        sigma=evaluation.sigma,
+    run, course = argument(call, "state", SamplingRun), course_argument(call)
+    named = sampler_argument(call)
+    evaluation = planned(named, course)[argument(call, "evaluation", int)]
+    return Turn(
+        call=call,
+        run=run,
+        sampler=named,
+        course=course,
+        evaluation=evaluation,
+        row=row_of(call, run, evaluation.sigma, course, named),
+        keeps_denoised=call.args.get("keep_denoised") is True,
+    )
+
+
+def row_of(
+    call: OpCall, run: SamplingRun, sigma: float, course: Course, named: Sampler
+) -> GuidedRow:
+    """What guidance needs for an evaluation of the run at `sigma`. Raises: NodeFailed."""
+    return GuidedRow(
+        x=model_input(run, sigma, course.sampling),
+        sigma=sigma,
         positive=argument(call, "positive", Conditioning),
         negative=argument(call, "negative", Conditioning),
         cfg_scale=number(call, "cfg"),
         family=family_argument(call),
         residuals=_residual_source(call),
+        model_sampling=course.sampling,
+        guider=GuiderKind(call.args.get("guider", GuiderKind.CFG)),
+        third=argument(call, "third", Conditioning) if "third" in call.args else None,
+        cfg_third=number(call, "cfg_third") if "cfg_third" in call.args else 1.0,
+        is_negative_needed=named.uses_uncond,
+        memory=run.guidance_memory,
     )
-    return Turn(call=call, run=run, sampler=named, sigmas=sigmas, evaluation=evaluation, row=row)
 
 
 def family_argument(call: OpCall) -> Family:
     """The family that the call names."""
     return family(argument(call, "family", str))
+
+
+def sampling_argument(call: OpCall) -> ModelSampling:
+    """How the denoiser measures noise: as the call says, or as its family does."""
+    text = argument(call, "model_sampling", str) if "model_sampling" in call.args else ""
+    return sampling_of(argument(call, "family", str), text)
+
+
+def course_argument(call: OpCall) -> Course:
+    """What the run goes along."""
+    return Course(sigmas_argument(call), sampling_argument(call))
+
+
+def sampler_argument(call: OpCall) -> Sampler:
+    """The sampler that the call names, with its options."""
+    return sampler(argument(call, "sampler", str))
+
+
+@lru_cache(maxsize=64)
+def planned(named: Sampler, course: Course) -> tuple[Evaluation, ...]:
+    """The sampler's plan of a course; a run asks for it at each evaluation."""
+    return named.plan(course)
 
 
 def sigmas_argument(call: OpCall) -> tuple[float, ...]:
@@ -91,7 +136,6 @@ def _summed(call: OpCall, inputs: Sequence[str], index: int) -> CallResiduals | 
     total = given[0]
     for more in given[1:]:
         total = CallResiduals(
-            down=tuple(a + b for a, b in zip(total.down, more.down, strict=True)),
-            mid=total.mid + more.mid,
+            blocks=tuple(a + b for a, b in zip(total.blocks, more.blocks, strict=True))
         )
     return total

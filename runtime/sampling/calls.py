@@ -7,14 +7,14 @@ same calls at the same positions. Source: ComfyUI 0.8.0, `conds.json` of the gol
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 import torch
 
-from ...graph_import.families import Family
+from ...graph_import.sampling.model_sampling import ModelSampling
 from ..values import CondEntry, Conditioning
 from .areas import Area, area_of, feathering
 from .masks import fitted, for_batch
@@ -28,13 +28,14 @@ class PlannedCall:
 
     Args:
         entry: what steers the call.
+        side: which side it is of, in the order that these were given.
         area: (height, width, y, x) in latent units, inside the picture; None: all of it.
         multiplier: how much the estimate counts within its side; a tensor is float32
             [1 or B, 1, height, width] of the area.
     """
 
     entry: CondEntry
-    is_negative: bool
+    side: int
     area: tuple[int, int, int, int] | None
     multiplier: torch.Tensor | float
 
@@ -55,29 +56,26 @@ class _Placed:
 def plan_calls(
     x: torch.Tensor,
     sigma: float,
-    positive: Conditioning,
-    negative: Conditioning,
-    cfg_scale: float,
-    family: Family,
+    sides: Sequence[Conditioning],
+    asked: Collection[int],
+    sampling: ModelSampling,
 ) -> list[PlannedCall]:
-    """The calls for latents `x` [B, C, h, w] at noise level `sigma`: negative, then positive ones.
+    """The calls for latents `x` [B, C, h, w] at noise level `sigma`: the last side's first.
 
-    At a `cfg_scale` of exactly 1 there are no negative ones. An entry with an area has a
-    counterpart on the other side. An area beside the picture makes no call.
+    Only the sides that are `asked` for (by position) make calls; but on each, an entry of any side
+    that has an area has a counterpart. An area beside the picture makes no call.
     """
-    positive_side = _placed(x, positive)
-    negative_side = _placed(x, negative)
-    negative_side += _counterparts(positive_side, negative_side)
-    positive_side += _counterparts(negative_side, positive_side)
-    sides = [(True, negative_side), (False, positive_side)]
-    if cfg_scale == 1.0:
-        del sides[0]
+    placed_sides = [_placed(x, side) for side in sides]
+    for index, side in enumerate(placed_sides):
+        for other_index, other in enumerate(placed_sides):
+            if other_index != index:
+                other += _counterparts(side, other)
     return [
         call
-        for is_negative, side in sides
-        for placed in side
-        if _is_active(placed.entry, sigma, family)
-        for call in _planned(x, placed, is_negative)
+        for index in sorted(asked, reverse=True)
+        for placed in placed_sides[index]
+        if _is_active(placed.entry, sigma, sampling)
+        for call in _planned(x, placed, index)
     ]
 
 
@@ -121,15 +119,15 @@ def _smallest_around(area: Area, others: Sequence[_Placed]) -> _Placed | None:
     return next((other for other in others if other.area is None), None)
 
 
-def _is_active(entry: CondEntry, sigma: float, family: Family) -> bool:
+def _is_active(entry: CondEntry, sigma: float, sampling: ModelSampling) -> bool:
     """Whether `sigma` is in the entry's part of the sampling, both ends included."""
-    first = family.model_sampling.percent_to_sigma(entry.start_percent)
-    last = family.model_sampling.percent_to_sigma(entry.end_percent)
+    first = sampling.percent_to_sigma(entry.start_percent)
+    last = sampling.percent_to_sigma(entry.end_percent)
     is_edge = any(math.isclose(sigma, edge, rel_tol=SIGMA_TOLERANCE) for edge in (first, last))
     return last <= sigma <= first or (is_edge and last <= first)
 
 
-def _planned(x: torch.Tensor, placed: _Placed, is_negative: bool) -> list[PlannedCall]:
+def _planned(x: torch.Tensor, placed: _Placed, side: int) -> list[PlannedCall]:
     """The entry's call; none if its area lies beside the picture."""
     height, width = x.shape[-2:]
     entry, area = placed.entry, placed.area
@@ -143,4 +141,4 @@ def _planned(x: torch.Tensor, placed: _Placed, is_negative: bool) -> list[Planne
     elif clipped is not None:
         multiplier = feathering(clipped, height, width) * entry.strength
     corners = None if clipped is None else (clipped.height, clipped.width, clipped.y, clipped.x)
-    return [PlannedCall(entry, is_negative, area=corners, multiplier=multiplier)]
+    return [PlannedCall(entry, side, area=corners, multiplier=multiplier)]

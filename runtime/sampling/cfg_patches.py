@@ -98,9 +98,7 @@ def _adaptive_projection(given: Guided, patch: CfgPatch) -> Guided:
     along = given.positive / _dot(given.positive, given.positive).sqrt().clamp(min=TINY)
     parallel = _dot(way, along) * along
     changed = (way - parallel) + parallel * patch.number("eta")
-    return replace(
-        given, positive=given.positive + changed, negative=given.positive, memory=memory
-    )
+    return replace(given, positive=given.positive + changed, negative=given.positive, memory=memory)
 
 
 def _tangential_damping(given: Guided, patch: CfgPatch) -> Guided:

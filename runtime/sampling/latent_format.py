@@ -1,10 +1,20 @@
-"""Between LATENT sockets (unscaled) and the denoiser's space, and where sampling starts in it."""
+"""Between LATENT sockets (unscaled) and the denoiser's space."""
 
 from __future__ import annotations
 
 import torch
 
 from ...graph_import.families import Family
+
+
+def with_family_channels(samples: torch.Tensor, family: Family) -> torch.Tensor:
+    """Latents [B, C, ...]; all-zero ones, which mean "no image", with the family's channels.
+
+    So an empty latent serves any family, whichever node made it.
+    """
+    if samples.shape[1] == family.latent_channels or bool(torch.count_nonzero(samples)):
+        return samples
+    return samples.new_zeros((len(samples), family.latent_channels, *samples.shape[2:]))
 
 
 def to_denoiser_space(samples: torch.Tensor, family: Family) -> torch.Tensor:
@@ -17,16 +27,3 @@ def to_denoiser_space(samples: torch.Tensor, family: Family) -> torch.Tensor:
 def from_denoiser_space(x: torch.Tensor, family: Family) -> torch.Tensor:
     """Undo scale and shift of latents [B, C, h, w]."""
     return x / family.scale_factor + family.shift_factor
-
-
-def noised_start(
-    latents: torch.Tensor, noise: torch.Tensor, sigmas: tuple[float, ...], family: Family
-) -> torch.Tensor:
-    """The x of the first evaluation: scaled latents under noise of the first sigma.
-
-    Without sigmas there is nothing to do, and x is the latents.
-    """
-    if not sigmas:
-        return latents
-    noised: torch.Tensor = family.model_sampling.noised(latents, noise, sigmas[0])
-    return noised

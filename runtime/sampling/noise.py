@@ -55,8 +55,13 @@ class NoiseStream:
         self._before = generator_state
         self._generator: torch.Generator | None = None
 
-    def __call__(self, like: torch.Tensor) -> torch.Tensor:
-        """Standard normal values of the shape, dtype and device of `like`; advances the stream."""
+    def __call__(
+        self, like: torch.Tensor, sigma_from: float = 0.0, sigma_to: float = 0.0
+    ) -> torch.Tensor:
+        """Standard normal values of the shape, dtype and device of `like`; advances the stream.
+
+        The sigmas don't matter.
+        """
         if self._generator is None:
             self._generator = torch.Generator()
             self._generator.set_state(self._before.cpu().contiguous())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from ...graph_import.families import Family
+from ...graph_import.sampling.model_sampling import ModelSampling
 from ..values import SamplingRun
 from .masks import fitted, for_batch
 
@@ -18,7 +18,7 @@ def latent_mask(noise_mask: torch.Tensor, latents: torch.Tensor) -> torch.Tensor
     return for_batch(fitted(pictures, *latents.shape[-2:]), len(latents)).unsqueeze(1)
 
 
-def model_input(run: SamplingRun, sigma: float, family: Family) -> torch.Tensor:
+def model_input(run: SamplingRun, sigma: float, sampling: ModelSampling) -> torch.Tensor:
     """The noisy latents that the model is evaluated at, [B, C, h, w].
 
     Where the mask keeps the picture, they are the picture under the run's noise of `sigma`.
@@ -27,7 +27,7 @@ def model_input(run: SamplingRun, sigma: float, family: Family) -> torch.Tensor:
     if run.kept is None:
         return x
     kept, mask = run.kept, run.kept.mask
-    picture: torch.Tensor = family.model_sampling.noised_picture(kept.latents, kept.noise, sigma)
+    picture: torch.Tensor = sampling.noised_picture(kept.latents, kept.noise, sigma)
     return x * mask + picture * (1.0 - mask)
 
 

@@ -13,7 +13,7 @@ from typing import assert_never
 
 import msgspec
 
-from ...graph_import.ir import NodeId
+from ...graph_import.ir import Graph, NodeId
 from ..errors import InvariantBroken
 from ..ids import ExecutorId, RequestId
 from ..protocol import CallCancelled, CallDone, CallFailed, CallLost, CallResult, ErrorReport
@@ -36,6 +36,7 @@ from .events import (
     RequestCancelled,
 )
 from .executors import Executors, ExecutorSlot, RunningBatch, RunningCall
+from .forecast import Forecast, forecast
 from .growth import GrowthStuck, next_question
 from .loops import LoopBook
 from .measuring import learn
@@ -141,6 +142,11 @@ class Scheduler:
             )
             for slot in self.executors
         }
+
+    def forecast(self, graph: Graph) -> Forecast:
+        """What a request with this graph would meet; nothing changes."""
+        resident = [self.replicas.resident(slot.executor) for slot in self.executors]
+        return forecast(graph, self.requests.values(), resident, self.profiles)
 
     def running_order(self) -> tuple[RequestId, ...]:
         """The live requests that have started, in scheduler order."""

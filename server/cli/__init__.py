@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "serve": "start the server with its executors",
     "run": "run a workflow on a server and save what it draws",
     "register": "make a workflow invokable by name on a server",
+    "convert": "print any workflow file as a prompt in API format",
     "plan": "show what a workflow is lowered to, without running it",
     "doctor": "check this machine and installation",
     "demo": "start a server and draw a first picture",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import signal
 import socket
 import sys
@@ -19,7 +20,6 @@ from typing import Final
 from .child_server import ServerNotStarted, child_server
 from .run import INTERRUPTED, OK, run_workflow
 from .terminal import put, tell
-from .workflow_file import parse_prompt
 
 EXECUTORS: Final = 2
 USUAL_PORT: Final = 8188
@@ -69,7 +69,7 @@ async def _draw(address: str, directory: Path) -> int:
     """Run the example and print where its picture is; returns the exit status."""
     text = files("nodeloom.workflows").joinpath("txt2img.json").read_text(encoding="utf-8")
     outcome = await run_workflow(
-        parse_prompt(text),
+        json.loads(text),
         title="txt2img.json",
         server=address,
         folder=directory / "output",

@@ -27,7 +27,7 @@ from ..workflows.user_files import UserFiles
 from .plan_report import BatchReport, NodeReport, PendingReport, PlanReport, report_on
 from .python_file import is_python, trace_file
 from .terminal import put, put_json, tell
-from .workflow_file import Prompt, read_workflow, with_settings
+from .workflow_file import Prompt, local_table, note_lines, read_workflow, with_settings
 
 OK: Final = 0
 REFUSED: Final = 2
@@ -40,14 +40,18 @@ def main(arguments: Sequence[str]) -> int:
     place: Callable[[FieldProblem], FieldProblem] = _as_it_is
     user_files = UserFiles(None, None)
     try:
+        settings = read_settings(args, os.environ)
         if is_python(args.workflow):
             traced = trace_file(args.workflow, args.of, args.settings)
             prompt, place = traced.prompt, traced.place
             # Its own models are looked at where the file lies; nothing of them runs or is copied.
             user_files = UserFiles(args.workflow.parent, args.workflow.parent)
         else:
-            prompt = with_settings(read_workflow(args.workflow), args.settings)
-        graph, problems = plan(prompt, read_settings(args, os.environ), user_files)
+            opened = read_workflow(args.workflow, lambda: local_table(settings))
+            for line in () if args.json else note_lines(opened):
+                tell(line)
+            prompt = with_settings(opened.prompt, args.settings)
+        graph, problems = plan(prompt, settings, user_files)
     except NodeloomError as refused:
         return _refuse(refused, args.json, place)
     report = report_on(graph)
@@ -173,7 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "workflow",
         type=Path,
-        help="API-format JSON, a PNG that carries one, or a Python file, which is run",
+        help="a workflow as JSON, a picture that carries one, or a Python file, which is run",
     )
     parser.add_argument(
         "--workflow", dest="of", metavar="NAME", help="which workflow of a Python file"

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...graph_import.errors import NodeloomError
-from ..client import PromptRefused, ServerClient, ServerUnreachable
+from ...graph_import.workflow_file import NodeTable
+from ..client import PromptRefused, ServerClient, ServerUnreachable, object_info_of
 from .python_file import is_python, run_file, workflow_of
 from .run import DEFAULT_SERVER
 from .terminal import put, put_json, tell
-from .workflow_file import BadSetting, find_input, read_workflow
+from .workflow_file import BadSetting, find_input, note_lines, read_workflow
 
 OK: Final = 0
 FAILED: Final = 1
@@ -74,7 +75,12 @@ def _of_file(args: argparse.Namespace) -> dict[str, Json]:
 def _of_graph(args: argparse.Namespace) -> dict[str, Json]:
     if args.name is None:
         raise BadSetting("a graph needs a --name")
-    prompt = read_workflow(args.workflow)
+    opened = read_workflow(
+        args.workflow, lambda: NodeTable(asyncio.run(object_info_of(args.server)))
+    )
+    for line in note_lines(opened):
+        tell(line)
+    prompt = opened.prompt
     parameters: Json = {}
     for given in args.parameters:
         name, separator, target = given.partition("=")

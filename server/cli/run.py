@@ -18,19 +18,28 @@ from typing import Any, Final
 import msgspec
 
 from ...graph_import.errors import CompositionError, InvocationRejected, NodeloomError
+from ...graph_import.workflow_file import NodeTable
 from ..client import (
     FieldProblem,
     PromptRefused,
     SavedPicture,
     ServerClient,
     ServerUnreachable,
+    object_info_of,
     saved_pictures,
 )
 from ..embedded import NoWorkflow
 from .python_file import Traced, is_python, trace_file
 from .run_progress import RunProgress
 from .terminal import ProgressBar, plain, put, put_json, tell
-from .workflow_file import BadSetting, Prompt, node_name, read_workflow, with_settings
+from .workflow_file import (
+    BadSetting,
+    Prompt,
+    node_name,
+    note_lines,
+    read_workflow,
+    with_settings,
+)
 
 DEFAULT_SERVER: Final = "http://127.0.0.1:8188"
 OK: Final = 0
@@ -68,8 +77,19 @@ def main(arguments: Sequence[str]) -> int:
             traced = trace_file(args.workflow, args.of, args.settings)
             prompt = traced.prompt
         else:
-            prompt = with_settings(read_workflow(args.workflow), args.settings)
-    except (NoWorkflow, BadSetting, CompositionError, InvocationRejected) as problem:
+            opened = read_workflow(
+                args.workflow, lambda: NodeTable(asyncio.run(object_info_of(args.server)))
+            )
+            for line in note_lines(opened):
+                tell(line)
+            prompt = with_settings(opened.prompt, args.settings)
+    except (
+        NoWorkflow,
+        BadSetting,
+        CompositionError,
+        InvocationRejected,
+        ServerUnreachable,
+    ) as problem:
         return _report(_refused(problem.message), args.json)
     work = run_workflow(
         prompt,
@@ -94,8 +114,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "workflow",
         type=Path,
-        help="API-format JSON, a PNG that carries one, or a Python file, which is run here (models "
-        "that it defines run on servers that have the file and allow it)",
+        help="a workflow as JSON, a picture that carries one, or a Python file, which is run here "
+        "(models that it defines run on servers that have the file and allow it)",
     )
     parser.add_argument(
         "--workflow", dest="of", metavar="NAME", help="which workflow of a Python file"

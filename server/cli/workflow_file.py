@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ...graph_import.errors import NodeloomError
-from ..embedded import PNG_SIGNATURE, NoWorkflow, prompt_in_png
+from ...graph_import.nodes.registry import Registry
+from ...graph_import.workflow_file import NodeTable, WorkflowFileProblem
+from ...runtime.config import Settings
+from ..any_workflow import Opened, open_bytes
+from ..catalog import FolderCatalog
+from ..embedded import NoWorkflow
+from ..files import Folders
+from ..model_paths import ModelPaths
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
@@ -22,10 +29,13 @@ class BadSetting(NodeloomError):
     code = "bad_setting"
 
 
-def read_workflow(path: Path) -> Prompt:
-    """The prompt graph in an API-format JSON file, or in a PNG that carries one.
+def read_workflow(path: Path, table: Callable[[], NodeTable]) -> Opened:
+    """The workflow in a file: JSON in API or UI format, or a picture that carries one.
 
-    Raises: NoWorkflow: the file can't be read, is too large, or holds no such graph.
+    Args:
+        table: gives the node classes, which the UI format needs.
+
+    Raises: NoWorkflow: the file can't be read, is too large, or holds no workflow.
     """
     try:
         with path.open("rb") as file:
@@ -35,30 +45,24 @@ def read_workflow(path: Path) -> Prompt:
     if len(data) > MAX_FILE_BYTES:
         raise NoWorkflow(f"{path}: larger than {MAX_FILE_BYTES >> 20} MB")
     try:
-        text = prompt_in_png(data) if data.startswith(PNG_SIGNATURE) else data.decode("utf-8-sig")
-        return parse_prompt(text)
-    except UnicodeDecodeError as problem:
-        raise NoWorkflow(f"{path}: neither a PNG nor text") from problem
-    except NoWorkflow as problem:
+        return open_bytes(data, table)
+    except (NoWorkflow, WorkflowFileProblem) as problem:
         raise NoWorkflow(f"{path}: {problem.message}") from problem
 
 
-def parse_prompt(text: str) -> Prompt:
-    """The prompt graph in a JSON text: bare, or the body of a POST /prompt. Raises: NoWorkflow."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise NoWorkflow(f"not valid JSON: {problem}") from problem
-    if not isinstance(value, dict):
-        raise NoWorkflow("this JSON is no workflow: it must be an object of nodes")
-    inner = value.get("prompt")
-    graph = inner if isinstance(inner, dict) and "class_type" not in inner else value
-    for candidate in (value, graph):
-        if isinstance(candidate.get("nodes"), list) and "links" in candidate:
-            raise NoWorkflow("this is the editor's format; export it with 'Export (API)'")
-    if not any(isinstance(node, dict) and "class_type" in node for node in graph.values()):
-        raise NoWorkflow("this JSON is no workflow: no entry is a node with a class_type")
-    return cast(Prompt, graph)
+def local_table(settings: Settings) -> NodeTable:
+    """The node classes that are known here, with the files of these folders."""
+    catalog = FolderCatalog(ModelPaths.of(settings), Folders.of(settings))
+    return NodeTable(Registry().object_info(catalog))
+
+
+def note_lines(opened: Opened) -> Iterator[str]:
+    """What was made of the file, a line for each remark."""
+    for note in opened.notes:
+        where = f"{note.class_type} #{note.node}: " if note.node else ""
+        pack = f" (pack {note.pack})" if note.pack else ""
+        inside = f" [in {' > '.join(note.subgraph)}]" if note.subgraph else ""
+        yield f"{where}{note.text}{pack}{inside}"
 
 
 def with_settings(prompt: Prompt, settings: Iterable[str]) -> Prompt:

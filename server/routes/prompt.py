@@ -18,6 +18,7 @@ from aiohttp import web
 from ...graph_import.comfy.api_format import prompt_of
 from ...graph_import.comfy.problems import node_errors
 from ...graph_import.comfy.validate import Validated
+from ...graph_import.errors import ImportRejected
 from ...graph_import.ir import Graph
 from ...graph_import.nodes.user_model import PREFIX
 from ...runtime.config import PreviewMethod
@@ -26,9 +27,11 @@ from ...runtime.errors import AdmissionRejected
 from ...runtime.ids import ClientId, RequestId
 from ..app_keys import COORDINATOR, IMPORTER, SETTINGS
 from ..errors import BadRequest
-from ..json_body import check_storable, parse
+from ..json_body import check_storable
 from ..middleware import check_sender
 from ..prompt_importer import PromptImporter
+from .dry_run import plan_json, wants_dry_run
+from .opened import notes_json, open_body
 
 MAX_ID_CHARACTERS: Final = 256
 OURS: Final = "nodeloom"  # in a request's extra_data: what it was invoked as; never the client's
@@ -54,18 +57,30 @@ async def get_prompt(request: web.Request) -> web.Response:
 
 
 async def post_prompt(request: web.Request) -> web.Response:
-    """Accept a prompt: 200 means that it is stored and will be run or reported failed."""
-    body = read_body(parse(await request.read()))
+    """Accept a prompt: 200 means that it is stored and will be run or reported failed.
+
+    It may be a workflow in UI format or a file; with `?dry_run=1` it is only planned.
+    """
+    given, notes, unknown = await open_body(request)
+    body = read_body(given)
     if _declares_models(body.prompt):
         check_sender(request)
     coordinator = request.app[COORDINATOR]
+    try:
+        validated, graph = await asyncio.to_thread(_lower, body, request.app[IMPORTER])
+    except ImportRejected as problem:
+        problem.text = "\n".join(filter(None, (problem.text, unknown)))
+        raise
+    errors = node_errors(validated.problems, validated.dependent_outputs)
+    if wants_dry_run(request.query):
+        plan = plan_json(graph, coordinator)
+        return web.json_response({"plan": plan, "node_errors": errors, "notes": notes_json(notes)})
     number: float | int
     if body.number is not None:
         number = body.number
     else:
         counted = coordinator.next_number()
         number = -counted if body.is_front else counted
-    validated, graph = await asyncio.to_thread(_lower, body, request.app[IMPORTER])
     prompt, method = validated.prompt.to_json(), request.app[SETTINGS].preview_method
     submission = submission_of(body, prompt, validated.roots, number, method)
     try:
@@ -78,7 +93,8 @@ async def post_prompt(request: web.Request) -> web.Response:
         {
             "prompt_id": submission.request_id,
             "number": number,
-            "node_errors": node_errors(validated.problems, validated.dependent_outputs),
+            "node_errors": errors,
+            **({"notes": notes_json(notes)} if notes else {}),
         }
     )
 

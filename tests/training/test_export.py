@@ -143,7 +143,7 @@ def test_the_controlnet_is_read_and_adds_residuals(trained: Trained, tmp_path: P
         controlnet_cond=hint,
         return_dict=False,
     )
-    torch.testing.assert_close(found.mid, middle, rtol=1e-4, atol=1e-4)  # type: ignore[attr-defined]  # CallResiduals
+    torch.testing.assert_close(found.blocks[-1], middle, rtol=1e-4, atol=1e-4)  # type: ignore[attr-defined]  # CallResiduals
 
 
 def test_a_lora_names_modules_of_the_denoiser(

@@ -89,12 +89,28 @@ def test_the_sample_runs(window: Window) -> None:
 
 def test_what_is_no_workflow_is_refused_with_a_reason(window: Window) -> None:
     problems = window.page.locator("#problems")
-    window.drop("editor.json", b'{"nodes": [], "links": [], "last_node_id": 1}')
-    expect(problems).to_contain_text("editor's format; export it with 'Export (API)'")
     window.drop("photo.jpg", b"\xff\xd8\xff\xe0 jpeg", "image/jpeg")
-    expect(problems).to_contain_text("neither a PNG nor text")
+    expect(problems).to_contain_text("the picture can't be read")
     window.drop("broken.json", b"{")
-    expect(problems).to_contain_text("not valid JSON")
+    expect(problems).to_contain_text("not JSON")
+    window.drop("other.json", b'{"a": 1}')
+    expect(problems).to_contain_text("neither a workflow")
+
+
+def test_the_editors_own_file_runs_and_its_notes_are_shown(window: Window) -> None:
+    nodes = [
+        {"id": 1, "type": "EmptyImage", "widgets_values": [40, 24, 1, 255], "outputs": [{}]},
+        {"id": 2, "type": "ImageInvert", "mode": 4, "outputs": [{"type": "IMAGE"}]},
+        {"id": 3, "type": "PreviewImage"},
+    ]
+    nodes[1]["inputs"] = [{"name": "image", "type": "IMAGE", "link": 1}]
+    nodes[2]["inputs"] = [{"name": "images", "type": "IMAGE", "link": 2}]
+    links = [[1, 1, 0, 2, 0, "IMAGE"], [2, 2, 0, 3, 0, "IMAGE"]]
+    window.drop("editor.json", as_json({"nodes": nodes, "links": links}))
+    window.expect_done()
+    assert picture_width(window) == 40
+    window.page.locator("#opened-notes summary").click()
+    expect(window.page.locator("#opened-notes-list")).to_contain_text("ImageInvert #2: bypassed")
 
 
 def test_a_bad_workflow_is_refused_with_node_field_and_reason(window: Window) -> None:

@@ -3,20 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from ..base import Sampler
-from .dpmpp import Dpmpp2M
-from .euler import Euler, EulerAncestral
-from .heun import Heun
+import msgspec
 
-_BY_NAME: Final[Mapping[str, Sampler]] = MappingProxyType(
-    {item.name: item for item in (Euler(), EulerAncestral(), Heun(), Dpmpp2M())}
+from ...handles import Scalar
+from ..base import Sampler
+from .cfg_pp import Dpmpp2MCfgPp, EulerCfgPp, GradientEstimationCfgPp
+from .consistency import Ddpm, Lcm
+from .dpm2 import Dpm2, Dpm2Ancestral
+from .dpm_adaptive import DpmAdaptive
+from .dpm_fast import DpmFast
+from .dpmpp import Dpmpp2M
+from .dpmpp_2s import Dpmpp2SAncestral
+from .dpmpp_sde import Dpmpp2MSde, Dpmpp3MSde, DpmppSde
+from .er_sde import ErSde
+from .euler import Ddim, Euler, EulerAncestral
+from .gradient_estimation import GradientEstimation
+from .heun import Heun
+from .heunpp import HeunPp2
+from .multistep import Deis, Ipndm, IpndmV, Lms
+from .res_multistep import ResMultistep
+from .seeds import ExpHeun2X0, Seeds2, Seeds3
+
+_ALL: Final = (
+    Euler(),
+    EulerCfgPp(),
+    EulerAncestral(),
+    EulerCfgPp(name="euler_ancestral_cfg_pp", eta=1.0),
+    Heun(),
+    HeunPp2(),
+    ExpHeun2X0(),
+    ExpHeun2X0(name="exp_heun_2_x0_sde", eta=1.0),
+    Dpm2(),
+    Dpm2Ancestral(),
+    Lms(),
+    DpmFast(),
+    DpmAdaptive(),
+    Dpmpp2SAncestral(),
+    DpmppSde(),
+    DpmppSde(name="dpmpp_sde_gpu"),
+    Dpmpp2M(),
+    Dpmpp2MCfgPp(),
+    Dpmpp2MSde(),
+    Dpmpp2MSde(name="dpmpp_2m_sde_gpu"),
+    Dpmpp2MSde(name="dpmpp_2m_sde_heun", solver_type="heun"),
+    Dpmpp2MSde(name="dpmpp_2m_sde_heun_gpu", solver_type="heun"),
+    Dpmpp3MSde(),
+    Dpmpp3MSde(name="dpmpp_3m_sde_gpu"),
+    Ddpm(),
+    Lcm(),
+    Ipndm(),
+    IpndmV(),
+    Deis(),
+    ResMultistep(),
+    ResMultistep(name="res_multistep_ancestral", eta=1.0),
+    GradientEstimation(),
+    GradientEstimationCfgPp(),
+    ErSde(),
+    Seeds2(),
+    Seeds3(),
+    Ddim(),
 )
+_BY_NAME: Final[Mapping[str, Sampler]] = MappingProxyType({item.name: item for item in _ALL})
 SAMPLER_NAMES: Final = tuple(_BY_NAME)  # in ComfyUI's order
 
 
-def sampler(name: str) -> Sampler:
-    """The sampler called `name`. Raises: KeyError: there is none."""
-    return _BY_NAME[name]
+@lru_cache(maxsize=256)
+def sampler(text: str) -> Sampler:
+    """The sampler that a plain name or a text of `sampler_text` stands for.
+
+    Raises: KeyError: there is none of that name; msgspec.MsgspecError: the options don't fit it.
+    """
+    if not text.startswith("{"):
+        return _BY_NAME[text]
+    options = msgspec.json.decode(text, type=dict[str, Scalar])
+    return _with_options(_BY_NAME[str(options["name"])], options)
+
+
+def sampler_text(name: str, **options: Scalar) -> str:
+    """What names a sampler in a DAG; the plain name where the options are the usual ones.
+
+    Raises: as `sampler`.
+    """
+    usual = _BY_NAME[name]
+    chosen = _with_options(usual, options)
+    return name if chosen == usual else msgspec.json.encode(chosen, order="sorted").decode()
+
+
+def _with_options(usual: Sampler, options: Mapping[str, Scalar]) -> Sampler:
+    return msgspec.convert(msgspec.structs.asdict(usual) | dict(options), type(usual))

@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import math
 
-from ..base import Array, Evaluation, Noise, SamplerState
-from .plans import one_per_step
+from ..base import Course, Estimate, Evaluation, Noise, Sampler, SamplerState
 
 
-class Dpmpp2M:
+class Dpmpp2M(Sampler, frozen=True, kw_only=True):
     """The second order multistep solver. The history is the last denoised latents.
 
     Time is t = -log sigma. Source: DPM-Solver++ (arXiv 2211.01095), algorithm 2 (data prediction),
     with alpha = 1.
     """
 
-    name = "dpmpp_2m"
-
-    def plan(self, sigmas: tuple[float, ...]) -> tuple[Evaluation, ...]:
-        """One evaluation per step, at the step's first sigma."""
-        return one_per_step(sigmas)
+    name: str = "dpmpp_2m"
 
     def update(
         self,
         state: SamplerState,
-        denoised: Array,
+        estimate: Estimate,
         evaluation: Evaluation,
-        sigmas: tuple[float, ...],
+        course: Course,
         noise: Noise,
     ) -> SamplerState:
         """First order for the first step and the one to 0, second order else."""
-        step = evaluation.step
+        step, sigmas, denoised = evaluation.step, course.sigmas, estimate.denoised
         sigma, following = sigmas[step], sigmas[step + 1]
         if following == 0.0:
             return SamplerState(x=denoised)
-        estimate = denoised
+        mixed = denoised
         last_width = math.log(sigmas[step - 1] / sigma) if state.history else 0.0
         if last_width > 0.0:  # a schedule may repeat a sigma: such a step says nothing of the slope
             weight = 0.5 * math.log(sigma / following) / last_width
-            estimate = denoised * (1.0 + weight) - state.history[0] * weight
+            mixed = denoised * (1.0 + weight) - state.history[0] * weight
         ratio = following / sigma
-        return SamplerState(x=state.x * ratio + estimate * (1.0 - ratio), history=(denoised,))
+        return SamplerState(x=state.x * ratio + mixed * (1.0 - ratio), history=(denoised,))

@@ -2,66 +2,67 @@
 
 from __future__ import annotations
 
-import math
+from typing import ClassVar
 
-from ..base import Array, Evaluation, Noise, SamplerState
-from .plans import one_per_step
+from ..base import Course, Estimate, Evaluation, Noise, NoiseKind, Sampler, SamplerState
+from .ancestral import renoised, split
 
 
-class Euler:
+class Euler(Sampler, frozen=True, kw_only=True):
     """One evaluation per step, along the tangent dx/dsigma = (x - denoised) / sigma.
 
     Source: Karras et al. (arXiv 2206.00364), algorithm 1 without its correction.
     """
 
-    name = "euler"
-
-    def plan(self, sigmas: tuple[float, ...]) -> tuple[Evaluation, ...]:
-        """One evaluation per step, at the step's first sigma."""
-        return one_per_step(sigmas)
+    name: str = "euler"
 
     def update(
         self,
         state: SamplerState,
-        denoised: Array,
+        estimate: Estimate,
         evaluation: Evaluation,
-        sigmas: tuple[float, ...],
+        course: Course,
         noise: Noise,
     ) -> SamplerState:
         """Follow the tangent to the next sigma."""
-        sigma, following = sigmas[evaluation.step], sigmas[evaluation.step + 1]
-        slope = (state.x - denoised) * (1.0 / sigma)
+        sigma, following = course.sigmas[evaluation.step], course.sigmas[evaluation.step + 1]
+        slope = (state.x - estimate.denoised) * (1.0 / sigma)
         return SamplerState(x=state.x + slope * (following - sigma))
 
 
-class EulerAncestral:
-    """Euler to a lower sigma than the next one, then fresh noise up to it (eta = 1).
+class Ddim(Euler, frozen=True, kw_only=True):
+    """DDIM without noise (arXiv 2010.02502) is Euler's method in these terms."""
 
-    The two parts keep the variance: sigma_down^2 + sigma_up^2 = sigma_next^2, with the split that
-    the DDPM posterior has. Source: DDIM (arXiv 2010.02502), equation 16, in terms of sigma.
+    name: str = "ddim"
+
+    fresh_mask_noise: ClassVar[bool] = True
+
+
+class EulerAncestral(Sampler, frozen=True, kw_only=True):
+    """Euler to a lower sigma than the next one, then fresh noise up to it.
+
+    Source: DDIM (arXiv 2010.02502), equation 16, in terms of sigma.
     """
 
-    name = "euler_ancestral"
+    name: str = "euler_ancestral"
+    eta: float = 1.0
+    s_noise: float = 1.0
 
-    def plan(self, sigmas: tuple[float, ...]) -> tuple[Evaluation, ...]:
-        """One evaluation per step, at the step's first sigma."""
-        return one_per_step(sigmas)
+    noise: ClassVar[NoiseKind] = NoiseKind.RANDN
 
     def update(
         self,
         state: SamplerState,
-        denoised: Array,
+        estimate: Estimate,
         evaluation: Evaluation,
-        sigmas: tuple[float, ...],
+        course: Course,
         noise: Noise,
     ) -> SamplerState:
         """Step down, then draw noise once; the step to 0 draws none."""
-        sigma, following = sigmas[evaluation.step], sigmas[evaluation.step + 1]
+        sigma, following = course.sigmas[evaluation.step], course.sigmas[evaluation.step + 1]
         if following == 0.0:
-            return SamplerState(x=denoised)
-        ratio = following / sigma
-        up = min(following, following * math.sqrt(max(1.0 - ratio * ratio, 0.0)))
-        down = math.sqrt(following * following - up * up)
-        slope = (state.x - denoised) * (1.0 / sigma)
-        stepped = state.x + slope * (down - sigma)
-        return SamplerState(x=stepped + noise(state.x) * up)
+            return SamplerState(x=estimate.denoised)
+        step = split(course, sigma, following, self.eta)
+        slope = (state.x - estimate.denoised) * (1.0 / sigma)
+        stepped = state.x + slope * (step.down - sigma)
+        return SamplerState(x=renoised(stepped, step, self.s_noise, noise, sigma, following))

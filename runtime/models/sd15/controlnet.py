@@ -103,9 +103,7 @@ class ControlNet(Model):
             torch.split(tensor.to("cpu", torch.float32), list(inputs.counts))
             for tensor in [*down, mid]
         ]
-        return [
-            CallResiduals(down=tuple(own[:-1]), mid=own[-1]) for own in zip(*parts, strict=True)
-        ]
+        return [CallResiduals(blocks=own) for own in zip(*parts, strict=True)]
 
     def _hint(self, call: UnetCall) -> torch.Tensor:
         x, hint = tensor_of(call, "x"), tensor_of(call, "hint")

@@ -14,7 +14,15 @@ from ....graph_import import types
 from ....graph_import.families import sampling_of
 from ....graph_import.handles import MODEL_SAMPLING
 from ....graph_import.model import Model
-from ..checkpoint import Check, build_module, count_bytes, estimate_bytes, no_check, read_weights
+from ..checkpoint import (
+    EIGHT_BITS,
+    Check,
+    build_module,
+    count_bytes,
+    estimate_bytes,
+    no_check,
+    read_weights,
+)
 from ..headers import DENOISER_PREFIX
 from ..ldm_unet import context_width, unet_config, unet_name
 from ..lora_file import Part
@@ -23,7 +31,6 @@ from .late_residuals import ResidualFetch, late_residuals
 from .unet_calls import UnetCall, groups_of, tensor_of, unet_inputs
 
 PREFIXES: Final = (DENOISER_PREFIX, "")  # a file of the UNet's own has none
-EIGHT_BITS: Final = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
 
 
 class Denoiser(Model):

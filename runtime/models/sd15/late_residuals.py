@@ -71,13 +71,13 @@ def _add(
         first += count
         if residuals is None:
             continue
-        if len(residuals.down) != len(skips):
-            raise NodeFailed(
-                f"the ControlNet gives {len(residuals.down)} residuals where this denoiser takes "
-                f"{len(skips)}: it belongs to another family"
-            )
         targets = [*skips, total]
-        for target, residual in zip(targets, [*residuals.down, residuals.mid], strict=True):
+        if len(residuals.blocks) != len(targets):
+            raise NodeFailed(
+                f"the ControlNet gives {len(residuals.blocks)} residuals where this denoiser takes "
+                f"{len(targets)}: it belongs to another family"
+            )
+        for target, residual in zip(targets, residuals.blocks, strict=True):
             part = target[rows]
             if part.shape != residual.shape:
                 raise NodeFailed(

@@ -70,15 +70,22 @@ def groups_of(
     return groups
 
 
-def unet_inputs(calls: Sequence[UnetCall], sampling: ModelSampling) -> UnetInputs:
-    """The inputs of one forward pass for a group of calls."""
+def unet_inputs(calls: Sequence[UnetCall], own: ModelSampling) -> UnetInputs:
+    """The inputs of one forward pass for a group of calls.
+
+    A call may say how its denoiser measures noise (`model_sampling`); others do as `own`.
+    """
     xs = [tensor_of(call, "x") for call in calls]
     sigmas = [cast(float, call["sigma"]) for call in calls]
     counts = [len(x) for x in xs]
-    scaled = [x * sampling.input_scale(sigma) for x, sigma in zip(xs, sigmas, strict=True)]
+    samplings = [cast(ModelSampling, call.get("model_sampling", own)) for call in calls]
+    scaled = [
+        x * sampling.input_scale(sigma)
+        for x, sigma, sampling in zip(xs, sigmas, samplings, strict=True)
+    ]
     timesteps = [
         torch.full((count,), float(sampling.timestep(sigma)))
-        for count, sigma in zip(counts, sigmas, strict=True)
+        for count, sigma, sampling in zip(counts, sigmas, samplings, strict=True)
     ]
     contexts = [tensor_of(call, "context") for call in calls]
     tokens = math.lcm(*(context.shape[1] for context in contexts))

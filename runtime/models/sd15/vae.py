@@ -1,4 +1,4 @@
-"""The autoencoder of SD1.5: latents to pictures and back. Latents are the graph's, unscaled.
+"""The autoencoder of SD1.5 and SD3: latents to pictures and back; latents are unscaled.
 
 Source: design notes on models, section 4: the mean is encoded, never a sample.
 """
@@ -21,9 +21,9 @@ PREFIXES: Final = (VAE_PREFIX, "")  # a file of the VAE's own has none
 
 
 class Vae(Model):
-    """Given `samples` float32 [B, 4, h, w] it decodes, given `pixels` [B, H, W, C] it encodes.
+    """Given `samples` float32 [B, C, h, w] it decodes, given `pixels` [B, H, W, C] it encodes.
 
-    Outputs: image float32 [B, 8h, 8w, 3] in 0 to 1, or latent float32 [B, 4, H/8, W/8]; on the CPU.
+    Outputs: image float32 [B, 8h, 8w, 3] in 0 to 1, or latent float32 [B, C, H/8, W/8]; on the CPU.
     Pictures go through one at a time: memory is bounded, and a batch gives the bits of one alone.
     """
 
@@ -71,7 +71,7 @@ class Vae(Model):
 
     @torch.no_grad()
     def decode(self, samples: torch.Tensor) -> torch.Tensor:
-        """Latents [B, 4, h, w] to pictures [B, 8h, 8w, 3], clamped to 0 to 1."""
+        """Latents [B, C, h, w] to pictures [B, 8h, 8w, 3], clamped to 0 to 1."""
         channels = self._module.config.latent_channels
         if samples.dim() != 4 or samples.shape[1] != channels:
             raise NodeFailed(f"this VAE decodes latents of {channels} channels, not {_of(samples)}")

@@ -85,7 +85,7 @@ def test_the_arguments_are_those_of_the_ops(imported: Import) -> None:
         "negative": edge("7"),
     }
     assert nodes["3/eval-1"].model == model(Role.DENOISER, "float32")
-    assert params(nodes["3/end"]) == {"sigmas": sigmas, "family": "sd15"}
+    assert params(nodes["3/end"]) == run
     assert inputs(nodes["3/end"]) == {"state": edge("3/eval-2"), "latent": edge("5")}
     assert nodes["8"].model == model(Role.VAE, "float32")
     assert inputs(nodes["8"]) == {"samples": edge("3/end")}

@@ -5,17 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from nodeloom.graph_import.families import family
-from nodeloom.graph_import.sampling.base import SamplerState
+from nodeloom.graph_import.sampling.base import Course, Estimate, SamplerState
 from nodeloom.graph_import.sampling.samplers import SAMPLER_NAMES, sampler
 from nodeloom.graph_import.sampling.schedules import ksampler_sigmas
+
+
+def no_noise(like: np.ndarray, sigma_from: float, sigma_to: float) -> np.ndarray:
+    """What a stochastic sampler draws here."""
+    return np.zeros_like(like)
 
 
 def drawn(name: str, sigmas: tuple[float, ...]) -> np.ndarray:
     """Sample with a denoiser that always says 0.25, without sampler noise."""
     state = SamplerState(x=np.linspace(-1.0, 1.0, 16) * sigmas[0])
-    for evaluation in sampler(name).plan(sigmas):
+    course = Course(sigmas, family("sd15").model_sampling)
+    for evaluation in sampler(name).plan(course):
         denoised = np.full(16, 0.25)
-        state = sampler(name).update(state, denoised, evaluation, sigmas, np.zeros_like)
+        state = sampler(name).update(
+            state, Estimate(denoised, denoised), evaluation, course, no_noise
+        )
     return np.asarray(state.x)
 
 

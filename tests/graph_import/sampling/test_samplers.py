@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.goldens import each_golden_set, load_json
 from nodeloom.graph_import.families import family
-from nodeloom.graph_import.sampling.base import SamplerState
+from nodeloom.graph_import.sampling.base import Course, Estimate, SamplerState
 from nodeloom.graph_import.sampling.samplers import SAMPLER_NAMES, sampler
 from nodeloom.graph_import.sampling.schedules import SCHEDULE_NAMES, ksampler_sigmas
 
@@ -15,7 +15,7 @@ SD = family("sd15").model_sampling
 every_sampler = pytest.mark.parametrize("name", SAMPLER_NAMES)
 
 
-def no_noise(like: float) -> float:
+def no_noise(like: float, sigma_from: float, sigma_to: float) -> float:
     return 0.0
 
 
@@ -23,7 +23,7 @@ def no_noise(like: float) -> float:
 @given(scheduler=st.sampled_from(SCHEDULE_NAMES), steps=st.integers(1, 60))
 def test_plan_covers_each_step_once(name: str, scheduler: str, steps: int) -> None:
     sigmas = ksampler_sigmas(SD, scheduler, steps, 1.0, name)
-    plan = sampler(name).plan(sigmas)
+    plan = sampler(name).plan(Course(sigmas, SD))
     assert [evaluation.index for evaluation in plan] == list(range(len(plan)))
     ends = [evaluation.step for evaluation in plan if evaluation.is_step_end]
     assert ends == list(range(len(sigmas) - 1))
@@ -32,8 +32,8 @@ def test_plan_covers_each_step_once(name: str, scheduler: str, steps: int) -> No
 
 @every_sampler
 def test_no_step_without_two_sigmas(name: str) -> None:
-    assert sampler(name).plan(()) == ()
-    assert sampler(name).plan((14.6,)) == ()
+    assert sampler(name).plan(Course((), SD)) == ()
+    assert sampler(name).plan(Course((14.6,), SD)) == ()
 
 
 @every_sampler
@@ -42,10 +42,11 @@ def test_a_model_that_knows_the_picture_is_followed(
     name: str, x: float, target: float, steps: int
 ) -> None:
     sigmas = ksampler_sigmas(SD, "karras", steps, 1.0, name)
+    course = Course(sigmas, SD)
     state = SamplerState(x=x)
-    for evaluation in sampler(name).plan(sigmas):
+    for evaluation in sampler(name).plan(course):
         before = state.x
-        state = sampler(name).update(state, target, evaluation, sigmas, no_noise)
+        state = sampler(name).update(state, Estimate(target, target), evaluation, course, no_noise)
         if evaluation.is_step_end:
             assert abs(state.x - target) <= abs(before - target) + 1e-9
             assert state.x_eval is None
@@ -53,23 +54,25 @@ def test_a_model_that_knows_the_picture_is_followed(
 
 
 def test_heun_evaluates_twice_but_once_at_the_end() -> None:
-    plan = sampler("heun").plan((3.0, 2.0, 1.0, 0.0))
+    plan = sampler("heun").plan(Course((3.0, 2.0, 1.0, 0.0), SD))
     assert [evaluation.sigma for evaluation in plan] == [3.0, 2.0, 2.0, 1.0, 1.0]
     assert [evaluation.is_step_end for evaluation in plan] == [False, True, False, True, True]
 
 
 def test_only_ancestral_steps_draw_noise_and_not_the_last() -> None:
-    sigmas = (3.0, 2.0, 1.0, 0.0)
+    course = Course((3.0, 2.0, 1.0, 0.0), SD)
     for name in SAMPLER_NAMES:
         draws: list[float] = []
 
-        def draw(like: float, draws: list[float] = draws) -> float:
+        def draw(
+            like: float, sigma_from: float, sigma_to: float, draws: list[float] = draws
+        ) -> float:
             draws.append(like)
             return 1.0
 
         state = SamplerState(x=1.0)
-        for evaluation in sampler(name).plan(sigmas):
-            state = sampler(name).update(state, 0.5, evaluation, sigmas, draw)
+        for evaluation in sampler(name).plan(course):
+            state = sampler(name).update(state, Estimate(0.5, 0.5), evaluation, course, draw)
         assert len(draws) == (2 if name == "euler_ancestral" else 0), name
 
 

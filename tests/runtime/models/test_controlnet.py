@@ -82,7 +82,7 @@ def denoised(model: Model, **of: object) -> torch.Tensor:
 
 
 def tensors(of: CallResiduals) -> list[torch.Tensor]:
-    return [*of.down, of.mid]
+    return list(of.blocks)
 
 
 def assert_close(tensor: torch.Tensor, reference: torch.Tensor, limit: float = 1e-4) -> None:
@@ -100,10 +100,11 @@ def test_it_gives_the_recorded_residuals(controlnet: Model) -> None:
         hint=golden["hint"],
     )["residuals"]
     assert isinstance(given, CallResiduals)
-    assert len(given.down) == 4
-    for index, tensor in enumerate(given.down):
+    *down, middle = given.blocks
+    assert len(down) == 4
+    for index, tensor in enumerate(down):
         assert_close(tensor, golden[f"down.{index}"])
-    assert_close(given.mid, golden["out"])
+    assert_close(middle, golden["out"])
 
 
 def test_a_file_under_its_own_names_gives_the_same(controlnet: Any, tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_a_hint_is_looked_at_once_and_again_when_it_is_another(folder: Path) -> 
     assert len(looks) == 1
     model.execute_batch([one, other, {**one, "context": noise(1, 77, 64, seed=9)}])
     assert len(looks) == 2
-    assert not torch.equal(residuals(model, other).mid, first.mid)
+    assert not torch.equal(residuals(model, other).blocks[-1], first.blocks[-1])
     assert len(looks) == 2
     hook.remove()
 
@@ -173,8 +174,8 @@ def test_taking_residuals_late_changes_no_bit(controlnet: Model, denoiser: Any) 
     def forward_with_all(*args: Any, **more: Any) -> Any:
         return plain_forward(
             *args,
-            down_block_additional_residuals=given.down,
-            mid_block_additional_residual=given.mid,
+            down_block_additional_residuals=given.blocks[:-1],
+            mid_block_additional_residual=given.blocks[-1],
             **more,
         )
 

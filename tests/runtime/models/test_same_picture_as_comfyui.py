@@ -16,7 +16,7 @@ import pytest
 import torch
 from kit.checkpoints import SD15_ROLES, load_model, peer_checkpoint, write_peer_embedding
 from kit.goldens import golden_folder
-from nodeloom.graph_import.families import family
+from nodeloom.graph_import.families import course_of, family
 from nodeloom.graph_import.handles import CLIP_LAYER, ModelRef, Role
 from nodeloom.graph_import.ir import NodeId
 from nodeloom.graph_import.model import Model
@@ -155,7 +155,7 @@ class Walk:
             add_noise=inputs.get("add_noise", "enable") == "enable",
             **common,
         )
-        for evaluation in sampler(name).plan(sigmas):
+        for evaluation in sampler(name).plan(course_of("sd15", "", sigmas)):
             (state,) = self.run(
                 "denoise",
                 Role.DENOISER,

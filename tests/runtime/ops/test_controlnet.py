@@ -51,7 +51,7 @@ class Recorder(Model):
         if self.ref.key.role is Role.DENOISER:
             return {"denoised": torch.zeros_like(x)}
         tensor = torch.full_like(x, float(value))
-        return {"residuals": CallResiduals(down=(tensor, tensor + 1), mid=tensor + 2)}
+        return {"residuals": CallResiduals(blocks=(tensor, tensor + 1, tensor + 2))}
 
 
 def entry(value: float, *controls: str, **more: Any) -> CondEntry:
@@ -106,7 +106,7 @@ def test_only_marked_calls_are_evaluated_at_their_position_in_the_plan() -> None
     given = steer(
         model, side(entry(1.0), entry(2.0, "m")), side(entry(3.0, "other"), entry(4.0, "m"))
     )
-    assert [None if one is None else one.mid[0, 0, 0, 0].item() for one in given.calls] == [
+    assert [None if one is None else one.blocks[-1][0, 0, 0, 0].item() for one in given.calls] == [
         None,  # negative entries first
         6.0,
         None,
@@ -124,7 +124,7 @@ def test_at_a_scale_of_one_the_negative_side_is_not_evaluated() -> None:
 def test_strength_multiplies_every_residual() -> None:
     given = steer(Recorder(Role.CONTROLNET), side(entry(1.0, "m")), side(), strength=0.5)
     assert given.calls[0] is not None
-    assert [t[0, 0, 0, 0].item() for t in (*given.calls[0].down, given.calls[0].mid)] == [
+    assert [t[0, 0, 0, 0].item() for t in given.calls[0].blocks] == [
         0.5,
         1.0,
         1.5,
@@ -179,11 +179,12 @@ def test_a_call_gets_the_sum_of_its_entrys_controlnets_in_their_order() -> None:
         positive, negative, marker_0="a", residuals_0=lambda: a, marker_1="b", residuals_1=b
     )
     assert b.calls[0] is not None
-    assert torch.equal(of_negative().mid, b.calls[0].mid)
+    assert torch.equal(of_negative().blocks[-1], b.calls[0].blocks[-1])
     assert a.calls[1] is not None
     assert b.calls[1] is not None
-    assert torch.equal(of_positive().mid, a.calls[1].mid + b.calls[1].mid + a.calls[1].mid)
-    assert len(of_positive().down) == 2
+    twice, once = (one.calls[1].blocks[-1] for one in (a, b))
+    assert torch.equal(of_positive().blocks[-1], twice + once + twice)
+    assert len(of_positive().blocks) == 3
 
 
 def test_residuals_are_fetched_only_when_the_model_asks() -> None:

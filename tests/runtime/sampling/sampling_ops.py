@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from nodeloom.graph_import.families import course_of
 from nodeloom.graph_import.ir import NodeId
 from nodeloom.graph_import.model import Model
 from nodeloom.graph_import.sampling.base import Evaluation
@@ -74,7 +75,7 @@ class KSampler:
         return run_of(sample_begin(context(), [call(args)])[0])
 
     def plan(self) -> tuple[Evaluation, ...]:
-        return sampler(self.sampler).plan(self.sigmas)
+        return sampler(self.sampler).plan(course_of("sd15", "", self.sigmas))
 
     def evaluate(self, run: SamplingRun, index: int, *, preview: str = "none") -> OpCall:
         """The `denoise` call of evaluation `index`."""
@@ -91,7 +92,8 @@ class KSampler:
         return call(args, {"preview_method": preview})
 
     def end(self, run: SamplingRun) -> torch.Tensor:
-        args = {"state": run, "latent": self.latent, "sigmas": self.sigmas, "family": "sd15"}
+        common = {"sampler": self.sampler, "sigmas": self.sigmas, "family": "sd15"}
+        args = {"state": run, "latent": self.latent, **common}
         (latent,) = sample_end(context(), [call(args)])[0].outputs
         assert isinstance(latent, Latent)
         return latent.samples

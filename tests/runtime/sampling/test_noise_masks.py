@@ -105,7 +105,8 @@ def test_a_mask_of_zeros_gives_the_picture_back_and_one_of_ones_changes_nothing(
 def test_the_latent_that_comes_out_keeps_its_mask_and_its_numbers() -> None:
     recorded = Recorded("kept")
     node = recorded.node("eps/euler/latent2/d1", batch_index=(3, 1))
-    args = {"state": node.begin(), "latent": node.latent, "sigmas": node.sigmas, "family": "sd15"}
+    common = {"sampler": "euler", "sigmas": node.sigmas, "family": "sd15"}
+    args = {"state": node.begin(), "latent": node.latent, **common}
     (latent,) = sample_end(context(), [call(args)])[0].outputs
     assert isinstance(latent, Latent)
     assert latent.batch_index == (3, 1)

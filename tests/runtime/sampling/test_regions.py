@@ -72,7 +72,7 @@ def test_both_sides_of_every_case(recorded: Recorded) -> None:
         for key, sigma in recorded.evaluations(name):
             for cfg_scale, wanted in ((1.0, "cond"), (0.0, "uncond")):
                 row = GuidedRow(x, sigma, *sides, cfg_scale, SD15)
-                (ours,) = guide(ToyDenoiser(), [row])
+                ours = guide(ToyDenoiser(), [row])[0].denoised
                 theirs = recorded.tensors[f"case/{name}/{key}/{wanted}"]
                 assert (ours - theirs).abs().max().item() <= TOLERANCE, (name, key, wanted)
 
@@ -83,8 +83,8 @@ def test_the_model_sees_the_same_crops(recorded: Recorded) -> None:
     for name, case in recorded.cases.items():
         sides = recorded.side(name, "positive"), recorded.side(name, "negative")
         for key, sigma in recorded.evaluations(name):
-            calls = plan_calls(x, sigma, *sides, 7.0, SD15)
-            ours = sorted((int(c.is_negative), *c.crop(x).shape[2:]) for c in calls)
+            calls = plan_calls(x, sigma, sides, (0, 1), SD15.model_sampling)
+            ours = sorted((c.side, *c.crop(x).shape[2:]) for c in calls)
             theirs = [
                 (is_negative, *call["shape"][2:])
                 for call in case["at"][key]["calls"]
@@ -122,7 +122,8 @@ def entry(value: float = 0.5, **changes: Any) -> CondEntry:
 
 def plan(positive: list[CondEntry], negative: list[CondEntry], sigma: float) -> list[PlannedCall]:
     sides = Conditioning(entries=tuple(positive)), Conditioning(entries=tuple(negative))
-    return plan_calls(torch.zeros(2, 4, 16, 24), sigma, *sides, 7.0, SD15)
+    x = torch.zeros(2, 4, 16, 24)
+    return plan_calls(x, sigma, sides, (0, 1), SD15.model_sampling)
 
 
 def test_a_counterpart_has_the_text_of_the_smallest_area_around_it() -> None:
@@ -131,22 +132,22 @@ def test_a_counterpart_has_the_text_of_the_smallest_area_around_it() -> None:
     aside = entry(0.4, area=("latent", 4, 4, 8, 8))
     negative = [entry(0.1), *around, aside]
     calls = plan([entry(area=small, controls=("c",))], negative, 1.0)
-    (added,) = [c for c in calls if c.is_negative and c.area == small[1:]]
+    (added,) = [c for c in calls if c.side and c.area == small[1:]]
     assert added.entry.cond[0, 0, 0].item() == pytest.approx(0.3)
     assert added.entry.controls == ("c",)
 
 
 def test_an_area_without_any_text_around_it_has_no_counterpart() -> None:
     calls = plan([entry(area=("latent", 4, 4, 2, 2))], [entry(area=("latent", 4, 4, 8, 8))], 1.0)
-    assert [(c.is_negative, c.area) for c in calls] == [
-        (True, (4, 4, 8, 8)),
-        (False, (4, 4, 2, 2)),
+    assert [(c.side, c.area) for c in calls] == [
+        (1, (4, 4, 8, 8)),
+        (0, (4, 4, 2, 2)),
     ]
 
 
 def test_an_area_beside_the_picture_is_not_called_for() -> None:
     calls = plan([entry(), entry(area=("latent", 4, 4, 16, 0))], [entry()], 1.0)
-    assert [(c.is_negative, c.area) for c in calls] == [(True, None), (False, None)]
+    assert [(c.side, c.area) for c in calls] == [(1, None), (0, None)]
 
 
 @pytest.mark.parametrize("percent", [0.1, 0.25, 0.5, 0.7])

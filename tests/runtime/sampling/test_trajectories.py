@@ -76,7 +76,7 @@ def test_every_step_of_text_to_image(recorded: Recorded, name: str) -> None:
                     cfg_scale=cfg,
                     family=family("sd15"),
                 )
-                (denoised,) = guide(ToyDenoiser(), [row])
+                denoised = guide(ToyDenoiser(), [row])[0].denoised
                 assert_close(denoised, recorded.tensors[f"{key}/denoised"][evaluation.step], key)
             (run,) = advance(model, [node.evaluate(run, evaluation.index)])
         assert_close(node.end(run) * SCALE, recorded.tensors[f"{key}/final"], key)

@@ -14,6 +14,7 @@ from kit import commands
 from kit.base_directory import make_base
 from kit.cluster import ServerProcess
 from kit.prompts import txt2img
+from nodeloom.graph_import.workflow_file import NodeTable
 from nodeloom.server.cli.workflow_file import read_workflow
 from PIL import Image
 
@@ -66,7 +67,7 @@ def test_a_picture_is_a_workflow_again_and_inputs_can_be_set(
     assert done.returncode == 0, done.stderr
     [again] = outcome["pictures"]
     assert Path(again).parent == tmp_path / "sub"
-    assert read_workflow(Path(again))["3"]["inputs"]["seed"] == 99
+    assert read_workflow(Path(again), lambda: NodeTable({})).prompt["3"]["inputs"]["seed"] == 99
     assert Path(again).read_bytes() != picture.read_bytes()
     assert cli_server.get(f"/history/{outcome['prompt_id']}")
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from kit.prompts import txt2img
+from nodeloom.graph_import.workflow_file import NodeTable
+from nodeloom.server.any_workflow import Opened
 from nodeloom.server.cli.workflow_file import (
     BadSetting,
     node_name,
-    parse_prompt,
+    note_lines,
     read_workflow,
     with_settings,
 )
@@ -19,28 +21,33 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 
+def opened(path: Path) -> Opened:
+    return read_workflow(path, lambda: NodeTable({}))
+
+
 def test_json_with_a_byte_order_mark_and_a_posted_body_are_read(tmp_path: Path) -> None:
     path = tmp_path / "w.json"
     path.write_text("\ufeff" + json.dumps({"prompt": txt2img(), "client_id": "x"}))
-    assert read_workflow(path) == txt2img()
+    assert opened(path).prompt == txt2img()
 
 
 def test_a_picture_gives_the_workflow_that_it_carries(tmp_path: Path) -> None:
     info = PngInfo()
     info.add_text("prompt", json.dumps(txt2img(seed=5)))
     Image.new("RGB", (4, 4)).save(tmp_path / "w.png", pnginfo=info)
-    assert read_workflow(tmp_path / "w.png") == txt2img(seed=5)
+    assert opened(tmp_path / "w.png").prompt == txt2img(seed=5)
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"{", "not valid JSON"),
-        (b"[" * 100_000, "not valid JSON"),
-        (b"[1]", "must be an object"),
-        (b'{"a": 1}', "no entry is a node"),
-        (b'{"nodes": [], "links": []}', "Export (API)"),
-        (b"\xff\xd8\xff", "neither a PNG nor text"),
+        (b"{", "not JSON"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"[1]", "neither a workflow"),
+        (b'{"a": 1}', "neither a workflow"),
+        (b'{"nodes": [{"id": 1}]}', "has no type"),
+        (b"\xff\xd8\xff", "the picture can't be read"),
+        (b"\xfe\xff", "neither a picture"),
         (b"\x89PNG\r\n\x1a\n", "cut off"),
     ],
 )
@@ -50,14 +57,14 @@ def test_what_is_no_workflow_is_refused_by_file_and_reason(
     path = tmp_path / "w"
     path.write_bytes(content)
     with pytest.raises(NoWorkflow) as raised:
-        read_workflow(path)
+        opened(path)
     assert reason in raised.value.message
     assert str(path) in raised.value.message
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoWorkflow, match="No such file"):
-        read_workflow(tmp_path / "none.json")
+        opened(tmp_path / "none.json")
 
 
 def test_settings_are_json_where_they_can_be_and_text_elsewhere() -> None:
@@ -101,6 +108,16 @@ def test_a_node_is_called_by_its_title_or_class() -> None:
     assert [node_name(prompt, node_id) for node_id in ("1", "2", "3")] == ["T #1", "B #2", "#3"]
 
 
-def test_nested_prompts_are_unwrapped_only_when_they_are_graphs() -> None:
+def test_nested_prompts_are_unwrapped_only_when_they_are_graphs(tmp_path: Path) -> None:
     prompt = {"prompt": {"class_type": "A", "inputs": {}}}  # a node that is called `prompt`
-    assert parse_prompt(json.dumps(prompt)) == prompt
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps(prompt))
+    assert opened(path).prompt == prompt
+
+
+def test_the_editors_format_is_converted_and_explained(tmp_path: Path) -> None:
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps({"nodes": [{"id": 7, "type": "Odd", "title": "T"}], "links": []}))
+    read = opened(path)
+    assert read.prompt["7"]["class_type"] == "Odd"
+    assert list(note_lines(read)) == ["Odd #7: node class 'Odd' is not known here"]

@@ -1,0 +1,107 @@
+"""DPM-Solver whose steps are as long as an error estimate allows, in t = -log sigma."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import ClassVar, Final
+
+from ..base import Array, Course, Estimate, ModelCall, Noise, NoiseKind, Sampler
+from .ancestral import exploding_split
+from .dpm_fast import solver_stage
+
+NO_ERROR: Final = 1e-8  # added to an error before it is divided by
+AT_END: Final = 1e-5  # of t
+
+
+class DpmAdaptive(Sampler, frozen=True, kw_only=True):
+    """Orders 2 and 3 with the next lower one for the error; a PID controller sets the step.
+
+    Source: DPM-Solver (arXiv 2206.00927), appendix C (DPM-Solver-12 and -23); Soderlind, Digital
+    filters in adaptive time-stepping (2003), for the controller.
+    """
+
+    name: str = "dpm_adaptive"
+    order: int = 3
+    rtol: float = 0.05
+    atol: float = 0.0078
+    h_init: float = 0.05
+    pcoeff: float = 0.0
+    icoeff: float = 1.0
+    dcoeff: float = 0.0
+    accept_safety: float = 0.81
+    eta: float = 0.0
+    s_noise: float = 1.0
+
+    noise: ClassVar[NoiseKind] = NoiseKind.RANDN
+    is_adaptive: ClassVar[bool] = True
+
+    def run(self, x: Array, course: Course, noise: Noise) -> Generator[ModelCall, Estimate, Array]:
+        """From the first sigma to the last one above 0."""
+        positive = [sigma for sigma in course.sigmas if sigma > 0.0]
+        if len(positive) < 2:
+            return x
+        now, end = -math.log(positive[0]), -math.log(positive[-1])
+        width, before, errors = self.h_init, x, [0.0, 0.0, 0.0]
+        while now < end - AT_END:
+            target = min(end, now + width)
+            goal, up = target, 0.0
+            if self.eta > 0.0:
+                down, _ = exploding_split(math.exp(-now), math.exp(-target), self.eta)
+                goal = min(end, -math.log(down))
+                up = math.sqrt(math.exp(-2.0 * target) - math.exp(-2.0 * goal))
+            low, high = yield from self._attempt(x, now, goal)
+            inverse = 1.0 / (self._error(low, high, before) + NO_ERROR)
+            errors = [inverse, *(errors[1:] if errors[1] else [inverse, inverse])]
+            factor = self._factor(errors)
+            if factor >= self.accept_safety:
+                before, x = low, high
+                if up > 0.0:
+                    x = x + noise(x, math.exp(-now), math.exp(-target)) * (up * self.s_noise)
+                now = target
+                errors = [inverse, errors[0], errors[1]]
+            width *= factor
+        return x
+
+    def _attempt(
+        self, x: Array, start: float, end: float
+    ) -> Generator[ModelCall, Estimate, tuple[Array, Array]]:
+        """The step by the lower and by the higher order."""
+        stages = tuple(
+            math.exp(-(start + (end - start) * k / self.order)) for k in range(self.order + 1)
+        )
+        at, first, low = x, None, x
+        for done, sigma in enumerate(stages[:-1]):
+            estimate = yield ModelCall(at, sigma)
+            eps = (at - estimate.denoised) * (1.0 / sigma)
+            first = eps if first is None else first
+            if done == self.order - 2:
+                low = self._lower(x, first, eps, stages)
+            at = solver_stage(x, first, eps, stages, done)
+        return low, at
+
+    def _lower(self, x: Array, first: Array, eps: Array, stages: tuple[float, ...]) -> Array:
+        h = math.log(stages[0] / stages[-1])
+        low = x - first * (stages[-1] * math.expm1(h))
+        if self.order == 2:
+            return low
+        return low - (eps - first) * (stages[-1] * math.expm1(h) * 1.5)
+
+    def _error(self, low: Array, high: Array, before: Array) -> float:
+        """The root mean square of the difference, relative to what is tolerated."""
+        allowed = _larger(abs(low), abs(before)) * self.rtol
+        allowed = (allowed + self.atol + abs(allowed - self.atol)) * 0.5
+        relative = (low - high) / allowed
+        return math.sqrt(float((relative * relative).mean()))
+
+    def _factor(self, inverse_errors: list[float]) -> float:
+        p, i, d = self.pcoeff, self.icoeff, self.dcoeff
+        powers = (p + i + d, -(p + 2.0 * d), d)
+        product = 1.0
+        for error, power in zip(inverse_errors, powers, strict=True):
+            product *= error ** (power / self.order)
+        return 1.0 + math.atan(product - 1.0)
+
+
+def _larger(a: Array, b: Array) -> Array:
+    return (a + b + abs(a - b)) * 0.5

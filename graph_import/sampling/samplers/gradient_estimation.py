@@ -1,0 +1,36 @@
+"""Euler with a slope that overshoots the change since the last step.
+
+Source: Permenter and Yuan (arXiv 2306.04848), section 5, gamma = 2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..base import Course, Estimate, Evaluation, Noise, Sampler, SamplerState
+
+GAMMA: Final = 2.0
+
+
+class GradientEstimation(Sampler, frozen=True, kw_only=True):
+    """The history is the last slope."""
+
+    name: str = "gradient_estimation"
+
+    def update(
+        self,
+        state: SamplerState,
+        estimate: Estimate,
+        evaluation: Evaluation,
+        course: Course,
+        noise: Noise,
+    ) -> SamplerState:
+        """The step to 0 gives the denoised latents."""
+        sigma, following = course.sigmas[evaluation.step], course.sigmas[evaluation.step + 1]
+        if following == 0.0:
+            return SamplerState(x=estimate.denoised)
+        slope = (state.x - estimate.denoised) * (1.0 / sigma)
+        mixed = slope
+        if state.history:
+            mixed = slope * GAMMA + state.history[0] * (1.0 - GAMMA)
+        return SamplerState(x=state.x + mixed * (following - sigma), history=(slope,))
