@@ -8,7 +8,12 @@ INSTALLED := $(VENV)/.installed
 ROOMS := server graph_import runtime cuda_ext web workflows
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test check bench bench-server wheel-test clean .typing
+CORPUS := .corpus
+CORPUS_PACKAGES := comfyui-workflow-templates-json==0.1.123 comfyui-workflow-templates-media-image==0.3.48 \
+	comfyui-workflow-templates-media-api==0.3.34 comfyui-workflow-templates-media-video==0.3.30 \
+	comfyui-workflow-templates-media-other==0.3.65 comfyui-workflow-templates==0.1.95 comfyui-subgraph-blueprints==0.0.13
+
+.PHONY: demo demo-quality test check bench bench-server conformance corpus wheel-test clean .typing
 
 demo: $(INSTALLED)
 	$(BIN)/nodeloom demo
@@ -21,6 +26,19 @@ check: $(INSTALLED) .typing
 	$(BIN)/ruff check .
 	$(BIN)/mypy -p nodeloom
 	$(BIN)/python -m pytest -q tests/house
+
+# Draws with the models that ship and looks at the pixels; fails when a limit is missed.
+demo-quality: $(INSTALLED)
+	$(BIN)/python -m training.quality
+
+# All recorded numbers of ComfyUI (NODELOOM_GOLDENS says where they are); skips visibly without them.
+conformance: $(INSTALLED)
+	$(BIN)/python -m conformance
+
+# Published workflow files, fetched once, converted and compared with the recorded prompts.
+corpus: $(INSTALLED)
+	test -d $(CORPUS) || $(PIP) install --quiet --no-deps --target $(CORPUS) $(CORPUS_PACKAGES)
+	$(BIN)/python -m conformance.corpus --packages $(CORPUS)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/bench_overhead.py

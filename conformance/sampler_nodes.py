@@ -174,7 +174,9 @@ def _of_node(key: str, run: Any, tensors: Tensors) -> Outcome:
     if class_type == "SamplerSASolver":
         inputs["model"] = graph.handle
     (named,) = graph.node(class_type, **inputs)
-    return _sampled(graph, key, tensors, _custom(graph, key, run, tensors, graph.handle, named, 4.0))
+    return _sampled(
+        graph, key, tensors, _custom(graph, key, run, tensors, graph.handle, named, 4.0)
+    )
 
 
 def _custom(

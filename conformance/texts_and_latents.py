@@ -57,10 +57,10 @@ def cases(goldens: Path) -> Iterator[Case]:
     for case in recorded["cases"]:
         if case["node"] in CLASSES and "error" not in case:
             name = f"nodes/{case['node']}/{case['case']}"
-            yield Case(name, partial(_compared, goldens, recorded["inputs"], case))
+            yield Case(name, partial(compared, goldens, recorded["inputs"], case))
 
 
-def _compared(goldens: Path, inputs: Mapping[str, Any], case: Mapping[str, Any]) -> Outcome:
+def compared(goldens: Path, inputs: Mapping[str, Any], case: Mapping[str, Any]) -> Outcome:
     with safe_open(goldens / "nodes.safetensors", "pt") as tensors:
         given = {name: _input(tensors, inputs, value) for name, value in case["inputs"].items()}
         outputs = Evaluation().run(case["node"], given)

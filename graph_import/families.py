@@ -27,6 +27,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
             denoiser's space) to red, green and blue in -1 to 1, for previews.
         latent_rgb_bias: [3], added to it.
         taesd_decoder_name: the tiny decoder of previews; a file of `vae_approx`, without suffix.
+        has_latent_hints: the hints of its ControlNets are encoded pictures, scaled, not shifted.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     latent_rgb_factors: tuple[tuple[float, float, float], ...]
     latent_rgb_bias: tuple[float, float, float]
     taesd_decoder_name: str
+    has_latent_hints: bool = False
 
 
 @cache
@@ -82,6 +84,7 @@ def _families() -> Mapping[str, Family]:
         ),
         latent_rgb_bias=(0.2394, 0.2135, 0.1925),
         taesd_decoder_name="taesd3_decoder",
+        has_latent_hints=True,
     )
     return MappingProxyType({one.name: one for one in (sd15, sd3)})
 
@@ -89,6 +92,12 @@ def _families() -> Mapping[str, Family]:
 def family(name: str) -> Family:
     """The family called `name`. Raises: KeyError: there is none."""
     return _families()[name]
+
+
+def has_latent_hints(name: str) -> bool:
+    """Whether ControlNets of the family called `name` look at latents; an unknown one's do not."""
+    known = _families().get(name)
+    return known is not None and known.has_latent_hints
 
 
 def sampling_of(family_name: str, text: str) -> ModelSampling:

@@ -52,7 +52,7 @@ def _case(string: str, mode: str) -> str:
         "Capitalize": str.capitalize,
         "Title Case": str.title,
     }
-    return _choice(changes, mode)(string)
+    return str(_choice(changes, mode)(string))
 
 
 def _trim(string: str, mode: str) -> str:
@@ -61,7 +61,7 @@ def _trim(string: str, mode: str) -> str:
         "Left": str.lstrip,
         "Right": str.rstrip,
     }
-    return _choice(trims, mode)(string)
+    return str(_choice(trims, mode)(string))
 
 
 def _compare(string_a: str, string_b: str, mode: str, case_sensitive: bool) -> bool:
@@ -72,7 +72,7 @@ def _compare(string_a: str, string_b: str, mode: str, case_sensitive: bool) -> b
     }
     if not case_sensitive:
         string_a, string_b = string_a.lower(), string_b.lower()
-    return _choice(comparisons, mode)(string_a, string_b)
+    return bool(_choice(comparisons, mode)(string_a, string_b))
 
 
 def _contains(string: str, substring: str, case_sensitive: bool) -> bool:

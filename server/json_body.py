@@ -36,9 +36,7 @@ def parse(body: bytes) -> object:
     Raises: BadRequest: not JSON, nested deeper than MAX_DEPTH, an integer beyond 64 bits, NaN or
     infinity, text that isn't valid Unicode, more than MAX_VALUES values.
     """
-    # Each value stands behind one of these; those in texts are counted too, which costs nobody.
-    if sum(body.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
-        raise _bad(f"more than {MAX_VALUES} values")
+    check_count(body)
     try:
         value: object = json.loads(body, parse_constant=_refuse_constant)
     except RecursionError as problem:
@@ -47,11 +45,23 @@ def parse(body: bytes) -> object:
         raise _bad(str(problem)) from problem
     check_storable(value)
     if b"\\u" in body:
-        try:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError as problem:
-            raise _bad("text with half a surrogate pair") from problem
+        check_text(value)
     return value
+
+
+def check_count(body: bytes) -> None:
+    """Whether JSON text has few enough values to be parsed. Raises: BadRequest."""
+    # Each value stands behind one of these; those in texts are counted too, which costs nobody.
+    if sum(body.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        raise _bad(f"more than {MAX_VALUES} values")
+
+
+def check_text(value: object) -> None:
+    """Whether all text in a JSON value of bounded depth is Unicode. Raises: BadRequest."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as problem:
+        raise _bad("text with half a surrogate pair") from problem
 
 
 def check_storable(value: object) -> None:

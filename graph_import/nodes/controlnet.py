@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from ..catalog import Catalog
-from ..handles import Role
+from ..families import has_latent_hints
+from ..handles import ModelRef, Role
 from ..ir import Edge
 from ..types import CONDITIONING, CONTROL_NET, IMAGE, MODEL, VAE
 from .base import NodeClass
@@ -91,7 +92,7 @@ class ControlNetApply(NodeClass):
 class ControlNetApplyAdvanced(NodeClass):
     """A ControlNet on both sides of the guidance, for a part of the sampling.
 
-    ControlNets whose hint is a latent would encode it with `vae`; SD1.5 has none of these.
+    ControlNets whose hint is a latent, SD3's, encode it with `vae`.
     """
 
     schema = NodeSchema(
@@ -121,6 +122,30 @@ class ControlNetApplyAdvanced(NodeClass):
         return tuple(steered(node, node.steering(side), control, part=side) for side in sides)
 
 
+class ControlNetApplySD3(ControlNetApplyAdvanced):
+    """The same with a VAE that must be there; from before one node did for all families."""
+
+    schema = NodeSchema(
+        class_type="ControlNetApplySD3",
+        display_name="Apply Controlnet with VAE",
+        category="conditioning/controlnet",
+        inputs=(
+            socket("positive", CONDITIONING),
+            socket("negative", CONDITIONING),
+            socket("control_net", CONTROL_NET),
+            socket("vae", VAE),
+            socket("image", IMAGE),
+            STRENGTH,
+            number("start_percent", default=0.0, min=0.0, max=1.0, step=0.001),
+            number("end_percent", default=1.0, min=0.0, max=1.0, step=0.001),
+        ),
+        outputs=ports(positive=CONDITIONING, negative=CONDITIONING),
+        python_module="comfy_extras.nodes_sd3",
+        is_v3=True,
+        is_deprecated=True,
+    )
+
+
 def is_off(node: Lowering) -> bool:
     """Whether the strength is known from the start to be 0."""
     return isinstance(node.inputs["strength"], Constant) and node.number("strength") == 0.0
@@ -130,6 +155,7 @@ def control_on(
     node: Lowering, start_percent: float, end_percent: float, *, is_for_both_sides: bool = False
 ) -> Control:
     model, hint, strength = node.model("control_net"), node.inputs["image"], node.inputs["strength"]
+    vae = _hint_vae(node, model)
     if not isinstance(hint, Edge):
         raise node.refusal("image", "a picture was expected")
     if isinstance(strength, Constant):
@@ -143,6 +169,7 @@ def control_on(
         start_percent,
         end_percent,
         is_for_both_sides,
+        vae,
     )
     return Control(
         marker=hashlib.sha256(msgspec.msgpack.encode(content)).hexdigest()[:MARKER_DIGITS],
@@ -152,7 +179,18 @@ def control_on(
         start_percent=start_percent,
         end_percent=end_percent,
         is_for_both_sides=is_for_both_sides,
+        vae=vae,
     )
+
+
+def _hint_vae(node: Lowering, model: ModelRef) -> ModelRef | None:
+    """What encodes the hint; None where it stays a picture. Raises: InputRefused: none is there."""
+    if not has_latent_hints(model.key.family):
+        return None
+    if node.inputs.get("vae") is None:
+        reason = f"{model.key.label()} looks at latents: give ControlNetApplyAdvanced a VAE"
+        raise node.refusal("control_net", reason)
+    return node.model("vae")
 
 
 def _identity(node: Lowering, value: Constant | Edge) -> object:

@@ -15,7 +15,7 @@ import msgspec
 
 from ..families import sampling_of
 from ..handles import ModelRef
-from ..ir import EdgeKind, ParamValue
+from ..ir import Edge, EdgeKind, ParamValue
 from ..sampling.base import Evaluation
 from ..sampling.model_sampling import ModelSampling
 from .lowering import Control, Lowering, Steering, Value
@@ -75,25 +75,41 @@ def guided_by(
 
 
 def add_controls(
-    node: Lowering, guides: Guides, evaluation: Evaluation, args: Args
+    node: Lowering, guides: Guides, evaluation: Evaluation, args: Args, latent: Edge
 ) -> dict[str, Value | ParamValue]:
     """Add a node for each ControlNet that is active; what the denoiser is given of it.
 
-    `args` is what the denoiser's node of this evaluation gets, `guides.args` included.
+    `args` is what the denoiser's node of this evaluation gets, `guides.args` included; `latent` is
+    what the run started from.
     """
     given: dict[str, Value | ParamValue] = {}
     sampling = sampling_of(str(args["family"]), str(args.get("model_sampling", "")))
     active = [c for c in guides.controls if _is_active(c, evaluation.sigma, sampling)]
     for index, control in enumerate(active):
+        part = f"eval-{evaluation.index}-control-{index}"
         (residuals,) = node.add(
             "controlnet",
-            {**args, "hint": control.hint, "strength": control.strength, "marker": control.marker},
-            part=f"eval-{evaluation.index}-control-{index}",
+            {
+                **args,
+                **_hint(node, control, latent, f"{part}-hint"),
+                "strength": control.strength,
+                "marker": control.marker,
+            },
+            part=part,
             model=control.model,
         )
         given[f"residuals_{index}"] = msgspec.structs.replace(residuals, kind=EdgeKind.DEFERRED)
         given[f"marker_{index}"] = control.marker
     return given
+
+
+def _hint(node: Lowering, control: Control, latent: Edge, part: str) -> Args:
+    """What the ControlNet looks at; encoded ones are equal nodes in all evaluations of a run."""
+    if control.vae is None:
+        return {"hint": control.hint}
+    given: Args = {"hint": control.hint, "latent": latent}
+    (encoded,) = node.add("encode_hint", given, part=part, model=control.vae)
+    return {"hint_latent": encoded}
 
 
 def _with_those_for_both(node: Lowering, positive: Steering, negative: Steering) -> Steering:

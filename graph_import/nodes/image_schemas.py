@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..types import IMAGE, MASK
+import msgspec
+
+from ..types import IMAGE, MASK, STRING
 from .plain import PlainNode, plain
-from .schema import InputSpec, NodeSchema, growing, integer, new_combo, number, ports, socket
+from .schema import InputSpec, NodeSchema, choice, growing, integer, number, ports, socket, text
 from .schema import switch as boolean
 
-METHODS: Final = ("nearest-exact", "bilinear", "area", "bicubic", "lanczos")
 PORTER_DUFF: Final = (
     "ADD", "CLEAR", "DARKEN", "DST", "DST_ATOP", "DST_IN", "DST_OUT", "DST_OVER", "LIGHTEN",
     "MULTIPLY", "OVERLAY", "SCREEN", "SRC", "SRC_ATOP", "SRC_IN", "SRC_OUT", "SRC_OVER", "XOR",
@@ -105,7 +106,7 @@ IMAGES: Final = (
             socket("image1", IMAGE),
             socket("image2", IMAGE),
             number("blend_factor", default=0.5, min=0.0, max=1.0, step=0.01),
-            new_combo(
+            choice(
                 "blend_mode",
                 ("normal", "multiply", "screen", "overlay", "soft_light", "difference"),
             ),
@@ -138,7 +139,7 @@ IMAGES: Final = (
         "ImageFlip",
         "images",
         "image/transform",
-        (_IMAGE, new_combo("flip_method", ("x-axis: vertically", "y-axis: horizontally"))),
+        (_IMAGE, choice("flip_method", ("x-axis: vertically", "y-axis: horizontally"))),
     ),
     _row(
         "ImageFromBatch",
@@ -157,7 +158,7 @@ IMAGES: Final = (
         (
             _IMAGE,
             integer("colors", default=256, min=1, max=256, step=1),
-            new_combo(
+            choice(
                 "dither", ("none", "floyd-steinberg", "bayer-2", "bayer-4", "bayer-8", "bayer-16")
             ),
         ),
@@ -173,7 +174,7 @@ IMAGES: Final = (
         "ImageRotate",
         "images",
         "image/transform",
-        (_IMAGE, new_combo("rotation", ("none", "90 degrees", "180 degrees", "270 degrees"))),
+        (_IMAGE, choice("rotation", ("none", "90 degrees", "180 degrees", "270 degrees"))),
     ),
     _row(
         "ImageScaleToMaxDimension",
@@ -181,7 +182,7 @@ IMAGES: Final = (
         "image/upscaling",
         (
             _IMAGE,
-            new_combo(
+            choice(
                 "upscale_method",
                 ("area", "lanczos", "bilinear", "nearest-exact", "bilinear", "bicubic"),
             ),
@@ -205,10 +206,10 @@ IMAGES: Final = (
         "image/transform",
         (
             socket("image1", IMAGE),
-            new_combo("direction", ("right", "down", "left", "up"), default="right"),
+            choice("direction", ("right", "down", "left", "up"), default="right"),
             boolean("match_image_size", default=True),
             integer("spacing_width", default=0, min=0, max=1024, step=2),
-            new_combo(
+            choice(
                 "spacing_color", ("white", "black", "red", "green", "blue"), default="white"
             ),
             _optional(socket("image2", IMAGE)),
@@ -221,7 +222,7 @@ IMAGES: Final = (
         "image/postprocessing",
         (
             _IMAGE,
-            new_combo(
+            choice(
                 "operation",
                 ("erode", "dilate", "open", "close", "gradient", "bottom_hat", "top_hat"),
             ),
@@ -238,7 +239,7 @@ IMAGES: Final = (
             socket("source_alpha", MASK),
             socket("destination", IMAGE),
             socket("destination_alpha", MASK),
-            new_combo("mode", PORTER_DUFF, default="DST"),
+            choice("mode", PORTER_DUFF, default="DST"),
         ),
         "Porter-Duff Image Composite",
         IMAGE=IMAGE,
@@ -257,8 +258,8 @@ IMAGES: Final = (
         (
             _IMAGE,
             *_sides("target_width", "target_height"),
-            new_combo("padding_color", ("white", "black")),
-            new_combo("interpolation", ("area", "bicubic", "nearest-exact", "bilinear", "lanczos")),
+            choice("padding_color", ("white", "black")),
+            choice("interpolation", ("area", "bicubic", "nearest-exact", "bilinear", "lanczos")),
         ),
     ),
     _row("FluxKontextImageScale", "flux", "advanced/conditioning/flux", (_IMAGE,)),
@@ -304,7 +305,7 @@ MASKS: Final = (
         "ImageToMask",
         "mask",
         "mask",
-        (_IMAGE, new_combo("channel", ("red", "green", "blue", "alpha"))),
+        (_IMAGE, choice("channel", ("red", "green", "blue", "alpha"))),
         "Convert Image to Mask",
         MASK=MASK,
     ),
@@ -333,7 +334,7 @@ MASKS: Final = (
             socket("destination", MASK),
             socket("source", MASK),
             *_PLACE,
-            new_combo("operation", ("multiply", "add", "subtract", "and", "or", "xor")),
+            choice("operation", ("multiply", "add", "subtract", "and", "or", "xor")),
         ),
         MASK=MASK,
     ),
@@ -389,4 +390,62 @@ DATASETS: Final = tuple(
             (integer("shorter_edge", default=512, min=1, max=8192),),
         ),
     )
+)
+_SEED: Final = integer("seed", default=0, min=0, max=MAX_SEED)
+
+
+def _list_row(
+    class_type: str,
+    display_name: str,
+    *inputs: InputSpec,
+    module: str = "dataset",
+    category: str = "dataset/image",
+    gives_lists: bool = True,
+    **outputs: str,
+) -> PlainNode:
+    """A row of a class that gets all items of the lists on its inputs in one call."""
+    row = _row(class_type, module, category, inputs, display_name, **outputs)
+    lists = (gives_lists,) * len(row.schema.outputs)
+    schema = msgspec.structs.replace(row.schema, is_input_list=True, output_lists=lists)
+    return plain(schema)
+
+
+LISTS: Final = (
+    _list_row(
+        "ImageDeduplication",
+        "Image Deduplication",
+        _IMAGES,
+        number("similarity_threshold", default=0.95, min=0.0, max=1.0),
+        images=IMAGE,
+    ),
+    _list_row(
+        "ImageGrid",
+        "Image Grid",
+        _IMAGES,
+        integer("columns", default=4, min=1, max=20),
+        integer("cell_width", default=256, min=32, max=2048),
+        integer("cell_height", default=256, min=32, max=2048),
+        integer("padding", default=4, min=0, max=50),
+        gives_lists=False,
+        images=IMAGE,
+    ),
+    _list_row("MergeImageLists", "Merge Image Lists", _IMAGES, images=IMAGE),
+    _list_row(
+        "RebatchImages",
+        "Rebatch Images",
+        _IMAGES,
+        integer("batch_size", default=1, min=1, max=4096),
+        module="rebatch",
+        category="image/batch",
+    ),
+    _list_row("ShuffleDataset", "Shuffle Image Dataset", _IMAGES, _SEED, images=IMAGE),
+    _list_row(
+        "ShuffleImageTextDataset",
+        "Shuffle Image-Text Dataset",
+        _IMAGES,
+        text("texts", multiline=False),
+        _SEED,
+        images=IMAGE,
+        texts=STRING,
+    ),
 )

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import GraphBroken
+from ..ir import Edge
 from .base import NodeClass
 from .literals import InputRefused
 from .lowering import CallOf, Lowering, NeedsValue
 from .schema import NodeSchema
-from .values import Edge, EdgeList, ListValue, Value
+from .values import EdgeList, ListValue, Value
 
 MAX_ITEMS = 4096
 

@@ -26,11 +26,9 @@ from .values import (
     Constant,
     Control,
     EdgeList,
-    Estimate,
     Handle,
     ListValue,
     Run,
-    Steered,
     Steering,
     Value,
     edges_of,
@@ -295,10 +293,8 @@ class Lowering:
         )
 
 
-def _param(
-    arg: Handle | Steered | Estimate | ListValue | Constant | ParamValue, type_: str
-) -> ParamValue:
-    if isinstance(arg, Handle | Steered | Estimate | ListValue):
+def _param(arg: Value | ParamValue, type_: str) -> ParamValue:
+    if isinstance(arg, msgspec.Struct) and not isinstance(arg, Constant):
         raise GraphBroken(f"a {type(arg).__name__} is given as a {type_}")
     value = arg.value if isinstance(arg, Constant) else arg
     if type_ == FLOAT and isinstance(value, int):

@@ -26,6 +26,7 @@ from ..types import (
     STRING,
 )
 from .op_spec import OpSpec as OpSpec
+from .ops_images import TABLE as IMAGES
 from .ops_latents import TABLE as LATENTS
 from .ops_sampling import TABLE as SAMPLING
 from .ops_texts import TABLE as TEXTS
@@ -172,7 +173,6 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
                 "positive": CONDITIONING,
                 "negative": CONDITIONING,
                 "cfg": FLOAT,
-                "hint": IMAGE,
                 "strength": FLOAT,
                 "marker": STRING,
                 "sampler": STRING,
@@ -180,9 +180,20 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
                 "evaluation": INT,
                 "family": STRING,
             },
-            optional={**MODEL_SAMPLING, **GUIDER, "keep_denoised": BOOLEAN},
+            optional={
+                **MODEL_SAMPLING,
+                **GUIDER,
+                "keep_denoised": BOOLEAN,
+                "hint": IMAGE,
+                "hint_latent": LATENT,
+            },
             outputs=ports(residuals=RESIDUALS),
             role=Role.CONTROLNET,
+        ),
+        "encode_hint": OpSpec(
+            args={"hint": IMAGE, "latent": LATENT},
+            outputs=ports(hint_latent=LATENT),
+            role=Role.VAE,
         ),
         "sample_end": OpSpec(
             args={
@@ -332,6 +343,7 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
             args={"width": INT, "height": INT, "batch_size": INT, "color": INT},
             outputs=ports(image=IMAGE),
         ),
+        **IMAGES,
         **LATENTS,
         **TEXTS,
         **SAMPLING,

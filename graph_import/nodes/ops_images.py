@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from .image_schemas import DATASETS, IMAGES, MASKS
+from .image_schemas import DATASETS, IMAGES, LISTS, MASKS
 from .op_spec import OpSpec
 from .plain import PlainNode
 
-PLAIN: Final[tuple[PlainNode, ...]] = (*IMAGES, *MASKS, *DATASETS)
+PLAIN: Final[tuple[PlainNode, ...]] = (*IMAGES, *MASKS, *DATASETS, *LISTS)
 TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType({row.op: row.spec for row in PLAIN})

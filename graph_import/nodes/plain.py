@@ -9,15 +9,17 @@ import re
 
 import msgspec
 
-from ..types import COMBO, STRING
+from ..ir import Port
+from ..types import ANY, COMBO, FLOAT, INT, STRING
 from .op_spec import OpSpec
-from .schema import NodeSchema
+from .schema import InputSpec, NodeSchema
 
 
 class PlainNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node class that lowers to one op with all of its inputs.
 
-    Inputs that grow become numbered arguments: `images.image1` is `images_1`.
+    Inputs that grow, and the sockets of classes that take lists, become numbered arguments:
+    `images.image1` is `images_1`. After an output that is a list comes its length.
     """
 
     schema: NodeSchema
@@ -26,14 +28,36 @@ class PlainNode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def spec(self) -> OpSpec:
         """The op that the class lowers to; a choice reaches it as text."""
-        single = [item for item in self.schema.inputs if item.grows is None]
+        inputs = self.schema.inputs
+        single = [item for item in inputs if not self.is_numbered(item)]
         types = {item.name: STRING if item.type == COMBO else item.type for item in single}
         return OpSpec(
             args={item.name: types[item.name] for item in single if item.is_required},
             optional={item.name: types[item.name] for item in single if not item.is_required},
-            numbered={i.name: i.grows.type for i in self.schema.inputs if i.grows is not None},
-            outputs=self.schema.outputs,
+            numbered={i.name: (i.grows or i).type for i in inputs if self.is_numbered(i)},
+            outputs=self._outputs(),
         )
+
+    def is_numbered(self, item: InputSpec) -> bool:
+        """Whether the op gets an input as numbered arguments."""
+        return item.grows is not None or item.name in self.lists
+
+    @property
+    def lists(self) -> frozenset[str]:
+        """The inputs of which the op gets all items: those not just a number."""
+        if not self.schema.is_input_list:
+            return frozenset()
+        return frozenset(i.name for i in self.schema.inputs if i.type not in (INT, FLOAT))
+
+    def _outputs(self) -> tuple[Port, ...]:
+        outputs: list[Port] = []
+        for slot, port in enumerate(self.schema.outputs):
+            if self.schema.gives_list(slot):
+                outputs.append(Port(name=port.name, type=ANY))
+                outputs.append(Port(name=f"{port.name}_length", type=INT))
+            else:
+                outputs.append(port)
+        return tuple(outputs)
 
 
 def plain(schema: NodeSchema, op: str = "") -> PlainNode:

@@ -10,6 +10,7 @@ from . import (
     cfg_patches,
     custom_sampling,
     guiders,
+    image_masks,
     latents,
     logic,
     model_sampling,
@@ -35,6 +36,7 @@ from .conditioning_regions import (
 from .controlnet import (
     ControlNetApply,
     ControlNetApplyAdvanced,
+    ControlNetApplySD3,
     ControlNetLoader,
     DiffControlNetLoader,
 )
@@ -101,6 +103,7 @@ BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
     DiffControlNetLoader,
     ControlNetApply,
     ControlNetApplyAdvanced,
+    ControlNetApplySD3,
     SetLatentNoiseMask,
     VAEEncodeForInpaint,
     InpaintModelConditioning,
@@ -139,6 +142,7 @@ BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
     *cfg_patches.NODES,
     *custom_sampling.NODES,
     *guiders.NODES,
+    *image_masks.NODES,
     *model_sampling.NODES,
     *samplers.NODES,
     *sigma_edits.NODES,

@@ -55,7 +55,7 @@ def take_step(node: Lowering, run: Run, model: ModelRef, guided: Guides) -> Run:
         }
         (edge,) = node.add(
             "denoise",
-            {**args, **add_controls(node, guided, evaluation, args)},
+            {**args, **add_controls(node, guided, evaluation, args, run.latent)},
             part=f"eval-{evaluation.index}",
             model=model,
             hidden=("preview_method",) if evaluation.is_step_end else (),

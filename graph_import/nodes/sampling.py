@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from ..families import family
-from ..handles import ModelRef
+from ..families import sampling_of
+from ..handles import MODEL_SAMPLING, ModelRef
 from ..sampling.samplers import SAMPLER_NAMES
 from ..sampling.schedules import SCHEDULE_NAMES, ksampler_sigmas
 from ..types import CONDITIONING, LATENT, MODEL
@@ -60,7 +60,7 @@ def schedule(
     """The sigmas of `node`'s inputs `scheduler` and `steps`. Raises: InputRefused, NeedsValue."""
     try:
         return ksampler_sigmas(
-            family(model.key.family).model_sampling,
+            sampling_of(model.key.family, model.option(MODEL_SAMPLING)),
             node.text("scheduler"),
             node.integer("steps"),
             denoise,
@@ -92,6 +92,7 @@ def lower_run(
         sampler_name=sampler_name,
         sigmas=sigmas,
         is_noise_added=is_noise_added,
+        model_sampling=model.option(MODEL_SAMPLING),
     )
     for _ in range(run.num_steps):
         run = take_step(node, run, model, guided)

@@ -213,3 +213,14 @@ def combo(
 ) -> InputSpec:
     """A choice, in the old form that the core classes use."""
     return InputSpec(name=name, type=COMBO, options=options, choices=choices)
+
+
+def choice(name: str, choices: tuple[str, ...], **options: object) -> InputSpec:
+    """A combo in the form of ComfyUI's newer classes."""
+    return InputSpec(
+        name=name,
+        type=COMBO,
+        options={**options, "multiselect": False},
+        choices=choices,
+        is_listed=False,
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ..handles import MODEL_SAMPLING
 from ..sampling.samplers import SAMPLER_NAMES
 from ..sampling.schedules import SCHEDULE_NAMES
 from ..types import (
@@ -69,6 +70,7 @@ class LatentsGenerator(NodeClass):
             sampler_name=name,
             sigmas=sigmas,
             is_noise_added=True,
+            model_sampling=model.option(MODEL_SAMPLING),
         )
         return (run,)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from .base import NodeClass
 from .lowering import Lowering, Value
-from .schema import COMBO, InputSpec, NodeSchema
+from .schema import NodeSchema
+from .schema import choice as choice
 
 Lower = Callable[[Lowering], tuple[Value, ...]]
 
@@ -22,14 +23,3 @@ def node_class(schema: NodeSchema, lower: Lower, doc: str) -> type[NodeClass]:
     Tabled.__name__ = Tabled.__qualname__ = schema.class_type
     Tabled.__doc__ = doc
     return Tabled
-
-
-def choice(name: str, choices: tuple[str, ...], **options: object) -> InputSpec:
-    """A combo in the form of ComfyUI's newer classes."""
-    return InputSpec(
-        name=name,
-        type=COMBO,
-        options={**options, "multiselect": False},
-        choices=choices,
-        is_listed=False,
-    )

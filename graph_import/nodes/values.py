@@ -29,6 +29,7 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
 
     The entries of the conditioning that it steers carry `marker`. `strength` may come over an edge.
     One for both sides of the guidance steers a negative side, too, that has none of its own.
+    Where the family's hints are latents, `vae` encodes them.
     """
 
     marker: str
@@ -38,6 +39,7 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     start_percent: float
     end_percent: float
     is_for_both_sides: bool = False
+    vae: ModelRef | None = None
 
 
 class Steering(msgspec.Struct, frozen=True, kw_only=True):

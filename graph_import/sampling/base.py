@@ -53,6 +53,13 @@ class Estimate(msgspec.Struct, frozen=True):
     denoised: Array
     uncond: Array | None = None
 
+    @property
+    def negative(self) -> Array:
+        """The negative side's x0. Raises: TypeError: it wasn't asked for."""
+        if self.uncond is None:
+            raise TypeError("this estimate has no negative side")
+        return self.uncond
+
 
 class SamplerState(msgspec.Struct, frozen=True, kw_only=True):
     """What goes from one evaluation to the next.

@@ -158,8 +158,8 @@ def _transformer(spec: Spec, name: str, width: int, size: UnetSize, depth: int) 
     spec.conv(f"{name}.proj_out", width, width, kernel=1, gain=0.5)
 
 
-def vae_spec(size: VaeSize) -> Spec:
-    """The autoencoder in the LDM layout, 4 latent channels, without its prefix."""
+def vae_spec(size: VaeSize, *, latent_channels: int = 4, has_quant_convs: bool = True) -> Spec:
+    """The autoencoder in the LDM layout, without its prefix."""
     spec, widths = Spec(), [size.width * multiple for multiple in size.multiples]
     spec.conv("encoder.conv_in", 3, size.width)
     width, last = size.width, len(widths) - 1
@@ -171,8 +171,8 @@ def vae_spec(size: VaeSize) -> Spec:
             spec.conv(f"encoder.down.{level}.downsample.conv", width, width)
     _vae_middle(spec, "encoder.mid", width)
     spec.norm("encoder.norm_out", width)
-    spec.conv("encoder.conv_out", width, 8, gain=3.0)
-    spec.conv("decoder.conv_in", 4, width)
+    spec.conv("encoder.conv_out", width, 2 * latent_channels, gain=3.0)
+    spec.conv("decoder.conv_in", latent_channels, width)
     _vae_middle(spec, "decoder.mid", width)
     for level in range(last, -1, -1):
         for block in range(size.num_resnets + 1):
@@ -182,8 +182,9 @@ def vae_spec(size: VaeSize) -> Spec:
             spec.conv(f"decoder.up.{level}.upsample.conv", width, width)
     spec.norm("decoder.norm_out", width)
     spec.conv("decoder.conv_out", width, 3, gain=0.6)
-    spec.conv("quant_conv", 8, 8, kernel=1)
-    spec.conv("post_quant_conv", 4, 4, kernel=1)
+    if has_quant_convs:
+        spec.conv("quant_conv", 2 * latent_channels, 2 * latent_channels, kernel=1)
+        spec.conv("post_quant_conv", latent_channels, latent_channels, kernel=1)
     return spec
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import torch
@@ -11,13 +11,16 @@ import torch
 from ..errors import NodeFailed
 from ..sampling.calls import PlannedCall
 from ..sampling.guidance import GuidedRow
-from ..values import LATENT_PIXELS, CallResiduals, Conditioning, Residuals
+from ..values import LATENT_PIXELS, CallResiduals, Conditioning, Latent, Residuals
 from .arguments import argument, image_argument, loaded, number
 from .base import OpCall, OpContext, OpResult
+from .latent import one_by_one
 from .resample import crop_to_aspect, resample
 from .turns import turn_of
 
 HINT_CHANNELS = 3
+
+FittedHint = Callable[[torch.Tensor], torch.Tensor]  # a part of the latents -> the hint for it
 
 
 def cond_control(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
@@ -30,6 +33,19 @@ def cond_control(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
             for entry in argument(call, "conditioning", Conditioning).entries
         )
         results.append(OpResult(outputs=(Conditioning(entries=entries),)))
+    return results
+
+
+def encode_hint(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
+    """The hint pictures fitted to `latent` and encoded, for a ControlNet that looks at latents."""
+    model = loaded(ctx)
+    results: list[OpResult] = []
+    for call in calls:
+        height, width = argument(call, "latent", Latent).samples.shape[-2:]
+        hint = _hint_argument(call)
+        pixels = _fitted(hint, len(hint), height, width).movedim(1, 3)
+        encoded = one_by_one(ctx, model, "pixels", pixels, "latent")
+        results.append(OpResult(outputs=(Latent(samples=encoded),)))
     return results
 
 
@@ -66,24 +82,41 @@ def _evaluate(ctx: OpContext, calls: Sequence[OpCall]) -> list[Residuals]:
 def _requests(call: OpCall) -> dict[int, Mapping[str, object]]:
     """What the model is asked, by position in the evaluation's plan."""
     row, marker = turn_of(call).row, argument(call, "marker", str)
-    plan = row.plan()
-    hint = _hint_argument(call)
+    fitted = _latent_hint(call, row) if "hint_latent" in call.args else _picture_hint(call)
     return {
-        position: _request(planned, row, hint)
-        for position, planned in enumerate(plan)
+        position: _request(planned, row, fitted)
+        for position, planned in enumerate(row.plan())
         if marker in planned.entry.controls
     }
 
 
-def _request(planned: PlannedCall, row: GuidedRow, hint: torch.Tensor) -> Mapping[str, object]:
+def _request(planned: PlannedCall, row: GuidedRow, fitted: FittedHint) -> Mapping[str, object]:
     part = planned.crop(row.x)
     return {
         "x": part,
         "sigma": row.sigma,
         "model_sampling": row.sampling,
         "context": planned.entry.cond,
-        "hint": _fitted(hint, len(part), *part.shape[-2:]),
+        "hint": fitted(part),
     }
+
+
+def _picture_hint(call: OpCall) -> FittedHint:
+    hint = _hint_argument(call)
+    return lambda part: _fitted(hint, len(part), *part.shape[-2:])
+
+
+def _latent_hint(call: OpCall, row: GuidedRow) -> FittedHint:
+    """The encoded hint in the denoiser's scale, without its shift."""
+    hint = argument(call, "hint_latent", Latent).samples * row.family.scale_factor
+
+    def fitted(part: torch.Tensor) -> torch.Tensor:
+        if part.shape[-2:] != hint.shape[-2:]:
+            reason = "a ControlNet whose hint is a latent can't steer an area of the picture"
+            raise NodeFailed(reason, node_id=call.node_id)
+        return _for_items(hint, len(part))
+
+    return fitted
 
 
 def _hint_argument(call: OpCall) -> torch.Tensor:
@@ -101,7 +134,11 @@ def _fitted(hint: torch.Tensor, num_items: int, height: int, width: int) -> torc
     """Hint pictures for latents of this size: cropped to their aspect, one for each item."""
     cropped = crop_to_aspect(hint, width / height)
     sized = resample(cropped, "nearest-exact", width * LATENT_PIXELS, height * LATENT_PIXELS)
-    return sized.repeat(math.ceil(num_items / len(sized)), 1, 1, 1)[:num_items]
+    return _for_items(sized, num_items)
+
+
+def _for_items(hint: torch.Tensor, num_items: int) -> torch.Tensor:
+    return hint.repeat(math.ceil(num_items / len(hint)), 1, 1, 1)[:num_items]
 
 
 def _scaled(result: Mapping[str, object], strength: float) -> CallResiduals:

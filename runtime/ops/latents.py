@@ -140,7 +140,8 @@ def _cut_to_batch(call: OpCall) -> Latent:
         return latent
     size = min(argument(call, "slice_size", int), samples.shape[axis])
     num_slices = samples.shape[axis] // size
-    apart = samples.narrow(axis, 0, num_slices * size).unflatten(axis, (num_slices, size))
+    kept = samples.narrow(axis, 0, num_slices * size)
+    apart = kept.reshape(*kept.shape[:axis], num_slices, size, *kept.shape[axis + 1 :])
     return _with(latent, apart.movedim(axis, 1).flatten(0, 1))
 
 

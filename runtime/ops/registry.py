@@ -10,6 +10,7 @@ from ...graph_import.nodes import ops_latents
 from ...graph_import.text_functions import FUNCTIONS
 from ..errors import NodeFailed
 from .base import OpBody
+from .image_modules import MODULES as IMAGES
 
 _MODULES: Final[Mapping[str, str]] = {
     "text_encode": "text",
@@ -23,6 +24,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "conditioning_zero_out": "conditioning",
     "cond_control": "controlnet",
     "controlnet": "controlnet",
+    "encode_hint": "controlnet",
     "set_noise_mask": "inpaint",
     "vae_encode_inpaint": "inpaint",
     "inpaint_conditioning": "inpaint",
@@ -64,6 +66,7 @@ _MODULES: Final[Mapping[str, str]] = {
     **{f"text_{name}": "texts" for name in FUNCTIONS},
     **dict.fromkeys(("regex_match", "regex_extract", "regex_replace"), "regexes"),
     **dict.fromkeys(ops_latents.TABLE, "latents"),
+    **IMAGES,
 }
 
 OPS: Final = frozenset(_MODULES)

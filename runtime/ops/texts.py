@@ -31,7 +31,9 @@ def _body(name: str) -> OpBody:
     def run(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
         results = []
         for call in calls:
-            args = {arg: argument(call, arg, _KINDS[kind]) for arg, kind in function.args.items()}
+            args: dict[str, object] = {
+                arg: argument(call, arg, _KINDS[kind]) for arg, kind in function.args.items()
+            }
             try:
                 results.append(OpResult(outputs=(function(args),)))
             except ValueError as problem:

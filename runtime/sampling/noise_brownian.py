@@ -15,7 +15,6 @@ from ...graph_import.sampling.base import Course, NoiseKind, Sampler
 from ..values import SamplingRun
 from .noise import NoiseStream
 
-
 DIGITS: Final = 6  # to which the tree rounds its ends
 
 

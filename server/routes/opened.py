@@ -12,8 +12,9 @@ from aiohttp.web_request import FileField
 from ...graph_import.workflow_file import NodeTable, Note
 from ..any_workflow import Opened, is_ui_format, open_bytes, open_document
 from ..app_keys import IMPORTER
+from ..embedded import is_picture
 from ..errors import BadRequest
-from ..json_body import check_storable, parse
+from ..json_body import check_count, check_storable, check_text, parse
 from ..prompt_importer import PromptImporter
 
 FILE_FIELDS: Final = ("file", "image", "workflow")
@@ -31,7 +32,7 @@ async def open_body(request: web.Request) -> tuple[object, tuple[Note, ...], str
     importer = request.app[IMPORTER]
     if request.content_type == "multipart/form-data":
         data, body = await _form(request)
-        opened = await asyncio.to_thread(open_bytes, data, _table(importer))
+        opened = await asyncio.to_thread(_open, data, importer)
     else:
         given = parse(await request.read())
         if not isinstance(given, dict) or not is_ui_format(given.get("prompt")):
@@ -50,15 +51,23 @@ async def open_file(request: web.Request) -> Opened:
         data, _ = await _form(request)
     else:
         data = await request.read()
-    table = _table(request.app[IMPORTER])
-    opened = await asyncio.to_thread(open_bytes, data, table)
-    check_storable(opened.prompt)
-    return opened
+    return await asyncio.to_thread(_open, data, request.app[IMPORTER])
 
 
 def notes_json(notes: tuple[Note, ...]) -> list[object]:
     """Notes as clients get them."""
     return [msgspec.to_builtins(note) for note in notes]
+
+
+def _open(data: bytes, importer: PromptImporter) -> Opened:
+    """The workflow in a file that was sent; what is in it can be stored and sent again."""
+    if not is_picture(data):
+        check_count(data)
+    opened = open_bytes(data, _table(importer))
+    for document in (opened.prompt, opened.workflow):
+        check_storable(document)
+        check_text(document)
+    return opened
 
 
 def _with(body: Body, opened: Opened) -> Body:

@@ -23,6 +23,7 @@ from ...graph_import.ir import Graph
 from ...graph_import.nodes.user_model import PREFIX
 from ...runtime.config import PreviewMethod
 from ...runtime.coordinator.records import Submission
+from ...runtime.coordinator.service import Coordinator
 from ...runtime.errors import AdmissionRejected
 from ...runtime.ids import ClientId, RequestId
 from ..app_keys import COORDINATOR, IMPORTER, SETTINGS
@@ -65,22 +66,17 @@ async def post_prompt(request: web.Request) -> web.Response:
     body = read_body(given)
     if _declares_models(body.prompt):
         check_sender(request)
-    coordinator = request.app[COORDINATOR]
+    coordinator, is_dry = request.app[COORDINATOR], wants_dry_run(request.query)
+    number = 0.0 if is_dry else _number_of(body, coordinator)
     try:
         validated, graph = await asyncio.to_thread(_lower, body, request.app[IMPORTER])
     except ImportRejected as problem:
         problem.text = "\n".join(filter(None, (problem.text, unknown)))
         raise
     errors = node_errors(validated.problems, validated.dependent_outputs)
-    if wants_dry_run(request.query):
+    if is_dry:
         plan = plan_json(graph, coordinator)
         return web.json_response({"plan": plan, "node_errors": errors, "notes": notes_json(notes)})
-    number: float | int
-    if body.number is not None:
-        number = body.number
-    else:
-        counted = coordinator.next_number()
-        number = -counted if body.is_front else counted
     prompt, method = validated.prompt.to_json(), request.app[SETTINGS].preview_method
     submission = submission_of(body, prompt, validated.roots, number, method)
     try:
@@ -97,6 +93,14 @@ async def post_prompt(request: web.Request) -> web.Response:
             **({"notes": notes_json(notes)} if notes else {}),
         }
     )
+
+
+def _number_of(body: PromptBody, coordinator: Coordinator) -> float | int:
+    """The request's place in the order: its own word, else the counter's."""
+    if body.number is not None:
+        return body.number
+    counted = coordinator.next_number()
+    return -counted if body.is_front else counted
 
 
 def _declares_models(prompt: object) -> bool:

@@ -38,7 +38,10 @@ def make_workflow_base(folder: Path, checkpoint: Path) -> Path:
 
 def flags(base: Path, *more: str) -> tuple[str, ...]:
     """What lets a server run the workflows and models of `base`."""
-    return ("--workflow-directory", str(base / "flows"), "--allow-user-models", *more)
+    return (
+        *("--workflow-directory", str(base / "flows"), "--allow-user-models"),
+        *("--demo-models", "on", *more),
+    )
 
 
 def register(server: ServerProcess, name: str, **body: object) -> dict[str, Any]:

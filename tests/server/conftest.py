@@ -19,7 +19,7 @@ Client = TestClient[web.Request, web.Application]
 
 @pytest.fixture
 def server_settings(tmp_path: Path) -> Settings:
-    flags = argparse.Namespace(base_directory=str(tmp_path / "base"))
+    flags = argparse.Namespace(base_directory=str(tmp_path / "base"), demo_models="off")
     return read_settings(flags, {})
 
 

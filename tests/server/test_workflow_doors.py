@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import FormData
+from nodeloom.runtime.config import DemoModels
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -49,7 +50,7 @@ def webp(key: str, value: object) -> bytes:
 
 @pytest.fixture
 async def client(serve: Serve) -> AsyncIterator[Client]:
-    async with serve() as client:
+    async with serve(demo_models=DemoModels.ON) as client:
         yield client
 
 
@@ -180,6 +181,34 @@ async def test_what_is_no_workflow_is_refused_with_the_reason(
     answer = await client.post("/nodeloom/convert", data=data)
     assert answer.status == 400
     assert said in (await answer.json())["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        (2**70, "beyond 64 bits"),
+        ("\ud800", "surrogate"),
+        (json.loads("[" * 200 + "]" * 200), "nested deeper"),
+    ],
+)
+@pytest.mark.parametrize("door", ["/prompt", "/nodeloom/convert"])
+async def test_what_could_not_be_stored_is_refused_in_files_too(
+    client: Client, door: str, odd: object, said: str
+) -> None:
+    form = FormData()
+    file = picture(prompt=PROMPT, workflow=WORKFLOW | {"extra": odd})
+    form.add_field("file", file, filename="a.png")
+    answer = await client.post(door, data=form)
+    assert answer.status == 400
+    assert said in json.dumps(await answer.json())
+    assert await queued(client) == []
+
+
+async def test_files_of_too_many_values_are_refused_before_they_are_parsed(client: Client) -> None:
+    many = io.BytesIO(b"[" + b"1," * 1_000_001 + b"1]")
+    answer = await client.post("/nodeloom/convert", data=many)
+    assert answer.status == 400
+    assert "more than 1000000 values" in json.dumps(await answer.json())
 
 
 async def test_a_form_without_a_file_is_refused(client: Client) -> None:

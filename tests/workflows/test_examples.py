@@ -24,11 +24,7 @@ from PIL import Image
 FOLDER = Path(workflows.__file__).parent
 VALUES: dict[str, dict[str, Any]] = {
     "text_to_image": {"prompt": "a red star", "steps": 2, "size": 64},
-    "sd15_controlnet_lora": {
-        "prompt": "a red star",
-        "ref_image": "contours.png",
-        "num_denoising_steps": 3,
-    },
+    "sd15_controlnet_lora": {"prompt": "a red star", "ref_image": "contours.png"},
     "ensemble": {
         "prompt": "a red star",
         "steps": 3,

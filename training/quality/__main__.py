@@ -61,7 +61,7 @@ async def _look(base: Path) -> tuple[Findings, float]:
     """What all checks found, and seconds a picture."""
     found, num_pictures = Findings(), 0
     check_classifier(found)
-    flags = ("--demo-models", "on", "--threads", "1")
+    flags = ("--demo-models", "on", "--threads", "1", "--strict")
     async with (
         child_server(base, executors=EXECUTORS, flags=flags) as address,
         ServerClient(address) as client,

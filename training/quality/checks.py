@@ -39,7 +39,8 @@ Draw = Callable[[Sequence[Prompt]], Awaitable[list[Pixels]]]
 
 CHOICE_SEED: Final = 20261130  # which prompts are tried
 NUM_PROMPTS: Final = 48
-SEEDS: Final = (7001, 7002)
+PER_PROMPT: Final = 2  # pictures, each from noise of its own
+FIRST_SEED: Final = 7000
 NUM_HINTS: Final = 16
 HINT_SEEDS: Final = range(500_000, 600_000)  # training scenes have seeds from a million on
 STRENGTHS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -102,8 +103,8 @@ def check_classifier(found: Findings) -> None:
 
 async def check_prompts(draw: Draw, found: Findings) -> None:
     """Colours and shapes as prompts say, with guidance and without."""
-    asked = [each for each in asked_for() for _ in SEEDS]
-    seeds = list(SEEDS) * NUM_PROMPTS
+    asked = [each for each in asked_for() for _ in range(PER_PROMPT)]
+    seeds = range(FIRST_SEED, FIRST_SEED + len(asked))
     shares: dict[float, float] = {}
     for cfg in (CFG, 1.0):
         texts = zip(asked, seeds, strict=True)
@@ -116,7 +117,7 @@ async def check_prompts(draw: Draw, found: Findings) -> None:
             Row(f"CFG {cfg:g}: colour", shares[cfg], 0.95 if cfg == CFG else None),
             Row(f"CFG {cfg:g}: shape", float(np.mean(shapes)), 0.85 if cfg == CFG else None),
         ]
-        found.sheets[f"cfg-{cfg:g}"] = pictures[:: len(SEEDS)]
+        found.sheets[f"cfg-{cfg:g}"] = pictures[::PER_PROMPT]
     gain = shares[CFG] - shares[1.0]
     found.rows.append(Row("colour: what guidance adds", gain, 0.10))
 

@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]
 PAINT_REACH: Final = 75.0  # a pixel nearer than this to a paint, in RGB, is of that paint
 MIN_PIXELS: Final = 120
 EDGE_SLOPE: Final = 40.0  # a step of this many levels (of 255) in a channel is an edge
-DARK: Final = 55  # levels: below it in all channels a pixel is ink
+INK_BELOW: Final = 160.0  # levels: the nearer to black below it, the more a pixel is ink
 LUMINANCE: Final = np.array([0.299, 0.587, 0.114])
 
 
@@ -65,8 +65,9 @@ def overlap(one: Mask, other: Mask) -> float:
 
 
 def ink(pixels: Pixels) -> float:
-    """The share of pixels that are nearly black."""
-    return float((pixels.max(axis=-1) < DARK).mean())
+    """How much black there is: 0 for none, 1 for a black picture."""
+    brightest = pixels.max(axis=-1).astype(np.float64)
+    return float(np.clip(1.0 - brightest / INK_BELOW, 0.0, 1.0).mean())
 
 
 def brownness(pixels: Pixels) -> float:

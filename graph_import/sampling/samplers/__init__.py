@@ -24,7 +24,7 @@ from .euler import Ddim, Euler, EulerAncestral
 from .gradient_estimation import GradientEstimation
 from .heun import Heun
 from .heunpp import HeunPp2
-from .multistep import Deis, Ipndm, IpndmV, Lms
+from .multistep import Ipndm, Lms
 from .res_multistep import ResMultistep
 from .seeds import ExpHeun2X0, Seeds2, Seeds3
 
@@ -56,8 +56,6 @@ _ALL: Final = (
     Ddpm(),
     Lcm(),
     Ipndm(),
-    IpndmV(),
-    Deis(),
     ResMultistep(),
     ResMultistep(name="res_multistep_ancestral", eta=1.0),
     GradientEstimation(),

@@ -36,11 +36,13 @@ class EulerCfgPp(Sampler, frozen=True, kw_only=True):
         if following == 0.0:
             return SamplerState(x=estimate.denoised)
         here, there = alpha(course, sigma), alpha(course, following)
-        direction = (state.x - estimate.uncond * here) * (1.0 / sigma)
+        direction = (state.x - estimate.negative * here) * (1.0 / sigma)
         down, up = following, 0.0
         if self.eta > 0.0:
             level = sigma / here if here > 0.0 else math.inf
-            down, up = (part * there for part in exploding_split(level, following / there, self.eta))
+            down, up = (
+                part * there for part in exploding_split(level, following / there, self.eta)
+            )
         x = estimate.denoised * there + direction * down
         if up > 0.0:
             x = x + noise(x, sigma, following) * (up * self.s_noise)
@@ -68,13 +70,13 @@ class Dpmpp2MCfgPp(Sampler, frozen=True, kw_only=True):
         if following == 0.0:
             return SamplerState(x=estimate.denoised)
         ratio = following / sigma
-        mixed = estimate.uncond * -ratio
+        mixed = estimate.negative * -ratio
         last = math.log(sigmas[step - 1] / sigma) if state.history else 0.0
         if last > 0.0:
             weight = (1.0 - ratio) * 0.5 * math.log(sigma / following) / last
             mixed = mixed + (estimate.denoised - state.history[0]) * weight
         x = estimate.denoised + mixed + state.x * ratio
-        return SamplerState(x=x, history=(estimate.uncond,))
+        return SamplerState(x=x, history=(estimate.negative,))
 
 
 class GradientEstimationCfgPp(Sampler, frozen=True, kw_only=True):
@@ -96,7 +98,7 @@ class GradientEstimationCfgPp(Sampler, frozen=True, kw_only=True):
         sigma, following = course.sigmas[evaluation.step], course.sigmas[evaluation.step + 1]
         if following == 0.0:
             return SamplerState(x=estimate.denoised)
-        direction = (state.x - estimate.uncond) * (1.0 / sigma)
+        direction = (state.x - estimate.negative) * (1.0 / sigma)
         x = estimate.denoised + direction * following
         if state.history:
             x = x + (direction - state.history[0]) * (following - sigma)

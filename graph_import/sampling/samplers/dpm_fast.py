@@ -47,9 +47,7 @@ class DpmFast(Sampler, frozen=True, kw_only=True):
         return SamplerState(x=state.x, x_eval=moved, history=(first,))
 
 
-def solver_stage(
-    x: Array, first: Array, eps: Array, stages: tuple[float, ...], done: int
-) -> Array:
+def solver_stage(x: Array, first: Array, eps: Array, stages: tuple[float, ...], done: int) -> Array:
     """From x, at stages[0], to the next of `stages`, which are evenly spaced in t.
 
     `first` and `eps` are the directions at stages[0] and at stages[done].
@@ -58,6 +56,8 @@ def solver_stage(
     share = (done + 1) / order
     target = stages[done + 1]
     h = math.log(stages[0] / target)
+    if h == 0.0:
+        return x
     moved = x - first * (target * math.expm1(h))
     if done == 0:
         return moved
@@ -73,7 +73,7 @@ def _stages(course: Course) -> list[tuple[float, ...]]:
     """The sigmas of each step of the solver: where it evaluates, and where it ends."""
     positive = [sigma for sigma in course.sigmas if sigma > 0.0]
     count = course.num_steps
-    if count < 1 or len(positive) < 2:
+    if count < 1:
         return []
     num_steps = count // 3 + 1
     orders = [3] * (num_steps - 1) + [count % 3]

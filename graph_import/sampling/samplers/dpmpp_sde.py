@@ -10,7 +10,7 @@ import math
 from itertools import pairwise
 from typing import ClassVar, Literal
 
-from ..base import Course, Estimate, Evaluation, Noise, NoiseKind, Sampler, SamplerState
+from ..base import Array, Course, Estimate, Evaluation, Noise, NoiseKind, Sampler, SamplerState
 from .ancestral import exploding_split
 from .log_snr import LogSnrSampler, alpha, log_snr, log_snr_sigmas, sigma_of
 from .plans import staged
@@ -152,20 +152,17 @@ class Dpmpp3MSde(LogSnrSampler, frozen=True, kw_only=True):
 
 
 def _derivatives(
-    known: tuple[object, ...], times: list[float], width: float
-) -> tuple[object | None, object | None]:
+    known: tuple[Array, ...], times: list[float], width: float
+) -> tuple[Array | None, Array | None]:
     """The first two derivatives at the newest of `known`, in units of the step's width."""
-    from typing import Any, cast
-
-    values = cast(list[Any], list(known))
     ratios = [
-        (times[-2 - k] - times[-3 - k]) / width if width else 0.0 for k in range(len(values) - 1)
+        (times[-2 - k] - times[-3 - k]) / width if width else 0.0 for k in range(len(known) - 1)
     ]
     if not ratios or ratios[0] <= 0.0:
         return None, None
-    newest = (values[0] - values[1]) * (1.0 / ratios[0])
+    newest = (known[0] - known[1]) * (1.0 / ratios[0])
     if len(ratios) < 2 or ratios[1] <= 0.0:
         return newest, None
-    older = (values[1] - values[2]) * (1.0 / ratios[1])
+    older = (known[1] - known[2]) * (1.0 / ratios[1])
     change = (newest - older) * (1.0 / (ratios[0] + ratios[1]))
     return newest + change * ratios[0], change

@@ -47,10 +47,10 @@ class Lms(Sampler, frozen=True, kw_only=True):
         course: Course,
         noise: Noise,
     ) -> SamplerState:
-        """One step along the extrapolated slope."""
+        """One step along the extrapolated slope; the step to 0 gives the denoised latents."""
         step, sigmas = evaluation.step, course.sigmas
         sigma, following = sigmas[step], sigmas[step + 1]
-        if self._ends_at_once(following):
+        if following == 0.0:
             return SamplerState(x=estimate.denoised)
         slope = (state.x - estimate.denoised) * (1.0 / sigma)
         slopes = (slope, *state.history)[: self.order]
@@ -60,31 +60,11 @@ class Lms(Sampler, frozen=True, kw_only=True):
         weights = self._weights(nodes, following)
         return SamplerState(x=_moved(state.x, slopes, weights), history=slopes[: self.order - 1])
 
-    def _ends_at_once(self, following: float) -> bool:
-        return following == 0.0
-
     def _weights(self, nodes: tuple[float, ...], following: float) -> tuple[float, ...]:
         return lagrange_weights(nodes, nodes[0], following)
 
 
-class Deis(Lms, frozen=True, kw_only=True):
-    """The same at a lower order; the step to 0 is of first order.
-
-    Source: DEIS (arXiv 2204.13902), tAB-DEIS, whose integrals are polynomials for this noise.
-    """
-
-    name: str = "deis"
-    order: int = 3
-
-
-class IpndmV(Deis, frozen=True, kw_only=True):
-    """The same at fourth order. Source: DEIS (arXiv 2204.13902), iPNDM with true widths."""
-
-    name: str = "ipndm_v"
-    order: int = 4
-
-
-class Ipndm(Deis, frozen=True, kw_only=True):
+class Ipndm(Lms, frozen=True, kw_only=True):
     """The weights of even steps. Source: DEIS (arXiv 2204.13902), iPNDM."""
 
     name: str = "ipndm"

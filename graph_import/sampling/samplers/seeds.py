@@ -30,7 +30,7 @@ class Seeds(Sampler, frozen=True, kw_only=True):
         raise NotImplementedError(self.name)
 
     def _weights(self, stage: int, h: float) -> tuple[float, float]:
-        """What the first and the newest estimate weigh in a stage, h = -lambda's way * (1 + eta)."""
+        """What the first and the newest estimate weigh; h is minus lambda's way * (1 + eta)."""
         raise NotImplementedError(self.name)
 
     def _sigma(self, course: Course, sigma: float, following: float, share: float) -> float:
@@ -111,10 +111,8 @@ class Seeds2(Seeds, frozen=True, kw_only=True):
     def _weights(self, stage: int, h: float) -> tuple[float, float]:
         if stage == 0:
             return 0.0, h_phi_1(h)
-        if self.solver_type == "phi_1":
-            newest = h_phi_1(h) / (2.0 * self.r)
-        else:
-            newest = h_phi_2(h) / self.r
+        is_first = self.solver_type == "phi_1"
+        newest = (h_phi_1(h) / 2.0 if is_first else h_phi_2(h)) / self.r
         return h_phi_1(h) - newest, newest
 
 

@@ -9,6 +9,8 @@ from nodeloom.graph_import.sampling.base import Course, Estimate, SamplerState
 from nodeloom.graph_import.sampling.samplers import SAMPLER_NAMES, sampler
 from nodeloom.graph_import.sampling.schedules import ksampler_sigmas
 
+PLANNED = [name for name in SAMPLER_NAMES if not sampler(name).is_adaptive]
+
 
 def no_noise(like: np.ndarray, sigma_from: float, sigma_to: float) -> np.ndarray:
     """What a stochastic sampler draws here."""
@@ -27,13 +29,13 @@ def drawn(name: str, sigmas: tuple[float, ...]) -> np.ndarray:
     return np.asarray(state.x)
 
 
-@pytest.mark.parametrize("name", SAMPLER_NAMES)
+@pytest.mark.parametrize("name", [name for name in PLANNED if name != "dpm_fast"])
 def test_a_step_of_no_length_changes_nothing(name: str) -> None:
     repeated = (4.0, 2.0, 2.0, 2.0, 1.0, 1.0, 0.0)
     assert np.allclose(drawn(name, repeated), 0.25)
 
 
-@pytest.mark.parametrize("name", SAMPLER_NAMES)
+@pytest.mark.parametrize("name", PLANNED)
 def test_a_schedule_that_repeats_sigmas_can_be_sampled(name: str) -> None:
     sigmas = ksampler_sigmas(family("sd15").model_sampling, "simple", 20, 0.01, name)
     assert len(set(sigmas)) < len(sigmas)

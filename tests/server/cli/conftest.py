@@ -9,7 +9,7 @@ import pytest
 from kit.base_directory import make_base, make_checkpoint
 from kit.cluster import ServerProcess
 
-FLAGS = ("--threads", "1")
+FLAGS = ("--threads", "1", "--demo-models", "on")
 
 
 @pytest.fixture(scope="session")

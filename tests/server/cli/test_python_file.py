@@ -124,7 +124,8 @@ def test_no_server_is_another_status(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
-def test_a_plan_needs_no_server(server: ServerProcess) -> None:
+def test_a_plan_needs_no_server(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODELOOM_DEMO_MODELS", "on")
     done = commands.run("plan", TEXT_TO_IMAGE, *SMALL, "--base-directory", server.base)
     assert done.returncode == 0, done.stderr
     assert "2 x denoise" in done.stdout
