@@ -6,9 +6,10 @@ All doors use it: `POST /prompt`, `POST /nodeloom/convert`, the page, and the co
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +24,7 @@ from ..graph_import.workflow_file import (
 from .embedded import embedded, is_picture
 
 Json = dict[str, Any]
+_DATE_PART: Final = re.compile(r"yyyy|yy|MM|M|dd|d|hh|h|mm|m|ss|s")
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +78,7 @@ def open_document(document: object, table: Callable[[], NodeTable]) -> Opened:
         found.workflow,
         table(),
         choose=random.randrange,
-        now=datetime.now(),  # local, as the file names of ComfyUI's page are
+        date=local_date,
     )
     return Opened(prompt=converted.prompt, workflow=found.workflow, notes=converted.notes)
 
@@ -84,6 +86,16 @@ def open_document(document: object, table: Callable[[], NodeTable]) -> Opened:
 def is_ui_format(document: object) -> bool:
     """Whether a JSON document is a graph in UI format."""
     return isinstance(document, Mapping) and isinstance(document.get("nodes"), list)
+
+
+def local_date(pattern: str) -> str:
+    """The local time in a pattern of ComfyUI's page, such as `yyyy-MM-dd`."""
+    now = datetime.now()
+    parts = {"yyyy": f"{now.year:04}", "yy": f"{now.year % 100:02}"}
+    numbers = {"M": now.month, "d": now.day, "h": now.hour, "m": now.minute, "s": now.second}
+    for letter, number in numbers.items():
+        parts |= {letter: str(number), letter * 2: f"{number:02}"}
+    return _DATE_PART.sub(lambda found: parts[found.group()], pattern)
 
 
 def _quietly(text: str | None) -> Any:

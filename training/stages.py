@@ -42,7 +42,7 @@ UNET: Final = Plan(num_steps=1500, rate=3e-3, muon_rate=0.015, warmup=30, ema=0.
 UNET_GUIDED: Final = Plan(num_steps=2300, rate=3e-3, muon_rate=0.015, warmup=30, ema=0.99)
 UNET_STEPS: Final = 1900
 WRONG_SHARE: Final = 0.2
-GUIDED_WEIGHT: Final = 0.6  # of the weights at the end; the rest is of those before wrong captions
+GUIDED_WEIGHT: Final = 0.7  # of the weights at the end; the rest is of those before wrong captions
 CONTROLNET: Final = Plan(num_steps=1000, rate=1e-3, muon_rate=0.01, ema=0.99)
 LORA: Final = Plan(num_steps=200, rate=2e-3, warmup=10, ema=0.97)
 EMBEDDING: Final = Plan(num_steps=120, rate=2e-2, warmup=5, ema=0.9)

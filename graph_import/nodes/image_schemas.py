@@ -209,9 +209,7 @@ IMAGES: Final = (
             choice("direction", ("right", "down", "left", "up"), default="right"),
             boolean("match_image_size", default=True),
             integer("spacing_width", default=0, min=0, max=1024, step=2),
-            choice(
-                "spacing_color", ("white", "black", "red", "green", "blue"), default="white"
-            ),
+            choice("spacing_color", ("white", "black", "red", "green", "blue"), default="white"),
             _optional(socket("image2", IMAGE)),
         ),
         "Image Stitch",

@@ -6,7 +6,6 @@ Source: spec importer-rules.md; where frontends differ, what it recommends.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from .entries import Entry, EntryWriter, note_on
@@ -15,7 +14,7 @@ from .interface import NodeTable
 from .notes import Converted, Note, NoteKind
 from .resolve import COMMENTS, REROUTE, Resolver
 from .scopes import PRIMITIVE, Scope, Scopes
-from .texts import Choose
+from .texts import Choose, Date
 from .ui_graph import BYPASSED, MUTED, read_document
 
 
@@ -24,7 +23,7 @@ def convert(
     table: NodeTable,
     *,
     choose: Choose = lambda count: 0,
-    now: datetime | None = None,
+    date: Date | None = None,
 ) -> Converted:
     """The prompt that a workflow in UI format stands for.
 
@@ -32,7 +31,7 @@ def convert(
         workflow: parsed JSON with `nodes`.
         table: the node classes that are known.
         choose: which of so many alternatives of a `{a|b}` in a text; the first by default.
-        now: local time, for `%date:...%` in names of files; without it they stay.
+        date: the local time in a pattern, for `%date:...%` in names of files; else they stay.
 
     Raises: WorkflowFileProblem: the file makes no sense, or is too large.
     """
@@ -40,7 +39,7 @@ def convert(
     notes: list[Note] = list(document.notes)
     scopes = Scopes(document, table)
     resolver = Resolver(scopes)
-    writer = EntryWriter(scopes, resolver, choose, now, notes.append)
+    writer = EntryWriter(scopes, resolver, choose, date, notes.append)
     prompt: dict[str, Entry] = {}
     waiting = [scopes.root]
     while waiting:

@@ -6,13 +6,12 @@ Source: spec importer-rules.md, sections 4, 6.5, 9 and 10.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 from .notes import Note, NoteKind
 from .resolve import LinkTo, Resolver, Sent, Source
 from .scopes import MISSING, Scope, Scopes, class_of
-from .texts import SAVERS, Choose, chosen, file_name
+from .texts import SAVERS, Choose, Date, chosen, file_name
 from .ui_graph import UiInput, UiNode
 from .widgets import Widgets
 
@@ -27,13 +26,13 @@ class EntryWriter:
         scopes: Scopes,
         resolver: Resolver,
         choose: Choose,
-        now: datetime | None,
+        date: Date | None,
         note: Callable[[Note], None],
     ) -> None:
         self._scopes = scopes
         self._resolver = resolver
         self._choose = choose
-        self._now = now
+        self._date = date
         self._note = note
 
     def entry(self, scope: Scope, node: UiNode) -> Entry:
@@ -77,7 +76,7 @@ class EntryWriter:
             values[name] = {"__value__": value} if isinstance(value, list) else value
         prefix = values.get("filename_prefix")
         if isinstance(prefix, str) and "%" in prefix and class_of(node) in SAVERS:
-            values["filename_prefix"] = file_name(prefix, self._now, self._typed_values())
+            values["filename_prefix"] = file_name(prefix, self._date, self._typed_values())
         return values
 
     def _typed_values(self) -> dict[tuple[str, str], object]:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Final
 
 Choose = Callable[[int], int]  # a number below the given one
+Date = Callable[[str], str]  # the time now in a pattern such as yyyy-MM-dd
 
 _COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _ESCAPED: Final = "{}|"
 _PLACEHOLDER: Final = re.compile(r"%([^%]+)%")
-_DATE_PART: Final = re.compile(r"yyyy|yy|MM|M|dd|d|hh|h|mm|m|ss|s")
 _ILLEGAL: Final = re.compile(r'[/?<>\\:*|"\x00-\x1f\x7f]')
 
 SAVERS: Final = frozenset(
@@ -53,17 +52,18 @@ def chosen(text: str, choose: Choose) -> str:
     return parts[0]
 
 
-def file_name(text: str, now: datetime | None, values: Mapping[tuple[str, str], object]) -> str:
+def file_name(text: str, date: Date | None, values: Mapping[tuple[str, str], object]) -> str:
     """`text` with `%date:FORMAT%` and `%NODE.widget%` filled in; what is unknown stays.
 
     Args:
-        values: by (name of the node, widget), in lower layers' words: what was typed in there.
+        date: the time now in a pattern; None: dates stay.
+        values: what was typed in, by (name of the node, widget).
     """
 
     def filled(found: re.Match[str]) -> str:
         inner = found.group(1)
-        if inner.startswith("date:") and now is not None:
-            return _date(inner.removeprefix("date:"), now)
+        if inner.startswith("date:") and date is not None:
+            return date(inner.removeprefix("date:"))
         node, _, widget = inner.partition(".")
         value = values.get((node, widget))
         return found.group() if value is None else _ILLEGAL.sub("_", str(value))
@@ -82,21 +82,3 @@ def _next_special(text: str, start: int) -> int:
         if text[place] in "\\{|}":
             return place
     return len(text)
-
-
-def _date(pattern: str, now: datetime) -> str:
-    parts = {
-        "yyyy": f"{now.year:04}",
-        "yy": f"{now.year % 100:02}",
-        "MM": f"{now.month:02}",
-        "M": str(now.month),
-        "dd": f"{now.day:02}",
-        "d": str(now.day),
-        "hh": f"{now.hour:02}",
-        "h": str(now.hour),
-        "mm": f"{now.minute:02}",
-        "m": str(now.minute),
-        "ss": f"{now.second:02}",
-        "s": str(now.second),
-    }
-    return _DATE_PART.sub(lambda found: parts[found.group()], pattern)

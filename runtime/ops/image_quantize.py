@@ -41,9 +41,7 @@ def _quantized(picture: Image.Image, colors: int, dither: str) -> Image.Image:
     return _ordered(picture, palette, colors, int(order)).convert("RGB")
 
 
-def _ordered(
-    picture: Image.Image, palette: Image.Image, colors: int, order: int
-) -> Image.Image:
+def _ordered(picture: Image.Image, palette: Image.Image, colors: int, order: int) -> Image.Image:
     """Dithered by Bayer's matrix of `order` x `order` (B. E. Bayer, 1973)."""
     pixels = to_tensor(picture) * 255.0
     spread = SPREAD / colors

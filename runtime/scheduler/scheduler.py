@@ -86,6 +86,7 @@ class Scheduler:
         self._actions: list[AnyAction] = []
         self._endings = Endings(self.requests, self.executors, self._actions)
         max_batch = 1 if config.is_strict else config.max_batch
+        max_ahead = config.max_ahead
         turns = PatchTurns(self.ready, self.executors, self.replicas, self.profiles)
         placer = Placer(self.executors, self.replicas, self.profiles, turns, max_batch)
         self._deferred = DeferredInputs(self.executors, self._actions)
@@ -125,10 +126,7 @@ class Scheduler:
         """The nodes of a live request; empty for an unknown or ended one."""
         request = self.requests.get(request_id)
         states = () if request is None else request.nodes.values()
-        return {
-            state.node.id: NodeView(status=state.status, executor=state.executor)
-            for state in states
-        }
+        return {s.node.id: NodeView(status=s.status, executor=s.executor) for s in states}
 
     def executors_view(self) -> Mapping[ExecutorId, ExecutorState]:
         """The living executors."""
@@ -150,9 +148,9 @@ class Scheduler:
 
     def running_order(self) -> tuple[RequestId, ...]:
         """The live requests that have started, in scheduler order."""
-        started = [request for request in self.requests.values() if request.is_started]
-        started.sort(key=lambda request: (request.number, request.request_id))
-        return tuple(request.request_id for request in started)
+        started = (request for request in self.requests.values() if request.is_started)
+        ordered = sorted(started, key=lambda request: (request.number, request.request_id))
+        return tuple(request.request_id for request in ordered)
 
     def _take_in(self, event: AnyEvent, now_s: float) -> None:
         match event:

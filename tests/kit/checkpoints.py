@@ -15,6 +15,7 @@ from nodeloom.runtime.models.tiny import (
     VaeSize,
     write_tiny_sd15,
 )
+from nodeloom.runtime.models.tiny_sd3 import MmditSize, Sd3Size, write_tiny_sd3
 from nodeloom.runtime.models.weight_spec import Spec, materialise
 from safetensors.numpy import save_file
 
@@ -23,6 +24,12 @@ PEER = Sd15Size(
     unet=UnetSize(width=320, multiples=(1, 1), num_resnets=1, depths=(1, 0), context=768),
     vae=VaeSize(width=128, multiples=(1, 2, 4, 4), num_resnets=2),
     text=TextSize(width=768, num_layers=12, inner=3072),
+)
+# Of SD3's text encoders it has CLIP-L alone: 419 MB.
+PEER_SD3 = Sd3Size(
+    mmdit=MmditSize(num_blocks=2, context=4096, pooled=2048, positions=64),
+    vae=PEER.vae,
+    text=PEER.text,
 )
 
 
@@ -47,6 +54,14 @@ def peer_checkpoint(folder: Path) -> Path:
     path = folder / "sd15-peer.safetensors"
     if not path.exists():
         write_tiny_sd15(path, seed=0, size=PEER)
+    return path
+
+
+def peer_sd3_checkpoint(folder: Path) -> Path:
+    """The SD3 checkpoint of the end-to-end goldens, made once."""
+    path = folder / "sd3-peer.safetensors"
+    if not path.exists():
+        write_tiny_sd3(path, seed=0, size=PEER_SD3)
     return path
 
 

@@ -88,6 +88,7 @@ def test_the_sample_runs(window: Window) -> None:
 
 
 def test_what_is_no_workflow_is_refused_with_a_reason(window: Window) -> None:
+    window.expected = ["status of 400"]
     problems = window.page.locator("#problems")
     window.drop("photo.jpg", b"\xff\xd8\xff\xe0 jpeg", "image/jpeg")
     expect(problems).to_contain_text("the picture can't be read")

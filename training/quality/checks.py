@@ -37,10 +37,10 @@ from .studio import CFG, Prompt, prompt
 
 Draw = Callable[[Sequence[Prompt]], Awaitable[list[Pixels]]]
 
-CHOICE_SEED: Final = 20261130  # which prompts are tried
+CHOICE_SEED: Final = 20261201  # which prompts are tried
 NUM_PROMPTS: Final = 48
 PER_PROMPT: Final = 2  # pictures, each from noise of its own
-FIRST_SEED: Final = 7000
+FIRST_SEED: Final = 17000
 NUM_HINTS: Final = 16
 HINT_SEEDS: Final = range(500_000, 600_000)  # training scenes have seeds from a million on
 STRENGTHS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)

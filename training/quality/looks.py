@@ -15,8 +15,9 @@ Mask = NDArray[np.bool_]
 
 PAINT_REACH: Final = 75.0  # a pixel nearer than this to a paint, in RGB, is of that paint
 MIN_PIXELS: Final = 120
-EDGE_SLOPE: Final = 40.0  # a step of this many levels (of 255) in a channel is an edge
-INK_BELOW: Final = 160.0  # levels: the nearer to black below it, the more a pixel is ink
+EDGE_STEP: Final = 40.0  # levels (of 255): where a channel changes by less there is no edge
+RIDGE: Final = 0.7  # of the steepest slope nearby: what is less steep is beside the edge
+INK_BELOW: Final = 120.0  # levels: the nearer to black below it, the more a pixel is ink
 LUMINANCE: Final = np.array([0.299, 0.587, 0.114])
 
 
@@ -44,11 +45,12 @@ def largest_patch(mask: Mask) -> Mask:
 
 
 def edges(pixels: Pixels) -> Mask:
-    """Where colours change: at an edge, and one pixel to each side."""
+    """Where colours change most, some three pixels wide, and one pixel more to each side."""
     smooth = ndimage.gaussian_filter(pixels.astype(np.float64), (0.7, 0.7, 0.0))
-    slopes = np.hypot(ndimage.sobel(smooth, axis=0), ndimage.sobel(smooth, axis=1)).max(axis=-1) / 4
-    peaks = (slopes > EDGE_SLOPE / 2) & (slopes >= ndimage.maximum_filter(slopes, 3) * 0.999)
-    widened: Mask = ndimage.binary_dilation(peaks, np.ones((3, 3)), iterations=2)
+    across, down = (ndimage.sobel(smooth, axis=axis) / 8.0 for axis in (0, 1))
+    slopes = np.hypot(across, down).max(axis=-1)
+    is_ridge = slopes >= RIDGE * ndimage.maximum_filter(slopes, 5)
+    widened: Mask = ndimage.binary_dilation(is_ridge & (slopes > EDGE_STEP / 4), np.ones((3, 3)))
     return widened
 
 

@@ -42,33 +42,17 @@ def prompt(
         "model": _node("CheckpointLoaderSimple", ckpt_name=CHECKPOINT),
         "latent": _node("EmptyLatentImage", width=SIZE, height=SIZE, batch_size=1),
     }
-    model, clip = ["model", 0], ["model", 1]
-    for index, (name, strength) in enumerate(loras):
-        nodes[f"lora{index}"] = _node(
-            "LoraLoader",
-            model=model,
-            clip=clip,
-            lora_name=name,
-            strength_model=strength,
-            strength_clip=strength,
-        )
-        model, clip = [f"lora{index}", 0], [f"lora{index}", 1]
+    model, clip = _patched(nodes, loras)
     nodes["positive"] = _node("CLIPTextEncode", text=text, clip=clip)
     nodes["negative"] = _node("CLIPTextEncode", text="", clip=clip)
     positive, negative = ["positive", 0], ["negative", 0]
     if hint is not None:
         nodes["net"] = _node("ControlNetLoader", control_net_name=CONTROLNET)
         nodes["hint"] = _node("LoadImage", image=hint)
-        nodes["steered"] = _node(
-            "ControlNetApplyAdvanced",
-            positive=positive,
-            negative=negative,
-            control_net=["net", 0],
-            image=["hint", 0],
-            strength=1.0,
-            start_percent=0.0,
-            end_percent=1.0,
-        )
+        sides = {"positive": positive, "negative": negative}
+        given = {"control_net": ["net", 0], "image": ["hint", 0], "strength": 1.0}
+        window = {"start_percent": 0.0, "end_percent": 1.0}
+        nodes["steered"] = _node("ControlNetApplyAdvanced", **sides, **given, **window)
         positive, negative = ["steered", 0], ["steered", 1]
     nodes["sampler"] = _node(
         "KSampler",
@@ -86,6 +70,18 @@ def prompt(
     nodes["decoded"] = _node("VAEDecode", samples=["sampler", 0], vae=["model", 2])
     nodes["saved"] = _node("SaveImage", images=["decoded", 0], filename_prefix="quality")
     return nodes
+
+
+def _patched(nodes: Prompt, loras: Sequence[tuple[str, float]]) -> tuple[list[Any], list[Any]]:
+    """The denoiser and the text encoder behind the LoRAs, whose nodes are added."""
+    model, clip = ["model", 0], ["model", 1]
+    for index, (name, strength) in enumerate(loras):
+        strengths = {"strength_model": strength, "strength_clip": strength}
+        nodes[f"lora{index}"] = _node(
+            "LoraLoader", model=model, clip=clip, lora_name=name, **strengths
+        )
+        model, clip = [f"lora{index}", 0], [f"lora{index}", 1]
+    return model, clip
 
 
 async def draw(client: ServerClient, prompts: Sequence[Prompt], folder: Path) -> list[Pixels]:
