@@ -33,7 +33,7 @@ demo-quality: $(INSTALLED)
 
 # All recorded numbers of ComfyUI (NODELOOM_GOLDENS says where they are); skips visibly without them.
 conformance: $(INSTALLED)
-	$(BIN)/python -m conformance
+	PYTHONPATH=tests $(BIN)/python -m conformance
 
 # Published workflow files, fetched once, converted and compared with the recorded prompts.
 corpus: $(INSTALLED)

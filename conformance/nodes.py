@@ -22,6 +22,7 @@ EXISTING: Final = frozenset(
         "ImageScale",
         "ImageScaleBy",
         "ImageScaleToTotalPixels",
+        "ResizeImageMaskNode",
     }
 )
 CLASSES: Final = EXISTING | {cls.schema.class_type for cls in image_masks.NODES}

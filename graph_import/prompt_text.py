@@ -50,6 +50,20 @@ def parse_weights(text: str) -> list[Segment]:
     return segments
 
 
+def unweighted(text: str) -> Segment:
+    """The whole text as it is read where parentheses are no weights; escapes go all the same."""
+    return Segment(text=_ESCAPED.sub(r"\1", text), weight=1.0)
+
+
+def before_embeddings(text: str) -> list[str]:
+    """The text cut before each `embedding:`, without the space or line break that belongs to it.
+
+    For encoders that take no embeddings: to them the name is words.
+    """
+    before, *others = _EMBEDDING.split(text)
+    return [piece for piece in (before, *(f"embedding:{other}" for other in others)) if piece]
+
+
 def split_embeddings(text: str) -> list[Part]:
     """The parts of a segment's text in order."""
     before, *others = _EMBEDDING.split(text)

@@ -20,6 +20,7 @@ CONTROL_NET: Final = "CONTROL_NET"
 UPSCALE_MODEL: Final = "UPSCALE_MODEL"
 ANY: Final = "*"
 MATCH_TYPE: Final = "COMFY_MATCHTYPE_V3"  # the editor checks these, the server lets any type pass
+DYNAMIC_COMBO: Final = "COMFY_DYNAMICCOMBO_V3"  # a choice that brings inputs of its own
 AUTOGROW: Final = "COMFY_AUTOGROW_V3"  # stands for any number of inputs of one type
 SAMPLER_STATE: Final = "SAMPLER_STATE"  # this and the next two only where Python workflows sample
 ESTIMATE: Final = "ESTIMATE"  # what a denoiser is asked for at a step
@@ -53,7 +54,7 @@ def union(type_: str) -> frozenset[str]:
 
 def takes_literals(type_: str) -> bool:
     """Whether an input of `type_` may be given in the prompt itself, not only by a link."""
-    return not union(type_).isdisjoint(SCALARS | {ANY, MATCH_TYPE})
+    return not union(type_).isdisjoint(SCALARS | {ANY, MATCH_TYPE, DYNAMIC_COMBO})
 
 
 def _names(*types: TypeSpec) -> set[str]:

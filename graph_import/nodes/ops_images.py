@@ -6,9 +6,26 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from .image_schemas import DATASETS, IMAGES, LISTS, MASKS
+from ..types import ANY, FLOAT, INT, STRING
+from .dataset_schemas import DATASETS, LISTS
+from .image_schemas import IMAGES
+from .mask_schemas import MASKS
 from .op_spec import OpSpec
 from .plain import PlainNode
+from .schema import ports
 
 PLAIN: Final[tuple[PlainNode, ...]] = (*IMAGES, *MASKS, *DATASETS, *LISTS)
-TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType({row.op: row.spec for row in PLAIN})
+_RESIZE: Final = OpSpec(
+    args={"input": ANY, "resize_type": STRING, "scale_method": STRING},
+    optional={
+        "multiplier": FLOAT,
+        **dict.fromkeys(("width", "height", "longer_size", "shorter_size"), INT),
+        "megapixels": FLOAT,
+        "match": ANY,
+        "crop": STRING,
+    },
+    outputs=ports(resized=ANY),
+)
+TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType(
+    {**{row.op: row.spec for row in PLAIN}, "resize_image_mask_node": _RESIZE}
+)

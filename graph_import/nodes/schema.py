@@ -33,6 +33,8 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
         is_listed: a combo in the old form, whose type is shown as the list of choices.
         grows: of an input that stands for any number of them: what each is, `name` being the
             beginning of its name; the prompt calls them `images.image0`, `images.image1` ...
+        nested: of a choice that brings further inputs, those of all its options; the prompt calls
+            them `resize_type.width` ...
     """
 
     name: str
@@ -42,6 +44,7 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
     is_listed: bool = True
     is_required: bool = True
     grows: InputSpec | None = None
+    nested: tuple[InputSpec, ...] = ()
 
     @property
     def is_lazy(self) -> bool:
@@ -51,10 +54,16 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
     def grown(self, given: Iterable[str]) -> tuple[InputSpec, ...]:
         """The inputs that this one stands for, among the names given; itself if it does not grow.
 
-        Numbered inputs come in the order of their numbers.
+        Numbered inputs come in the order of their numbers, nested ones after the choice.
         """
         if self.grows is None:
-            return (self,)
+            found = set(given) if self.nested else set()
+            named = {f"{self.name}.{spec.name}": spec for spec in self.nested}
+            return self, *(
+                msgspec.structs.replace(spec, name=name, is_required=False)
+                for name, spec in named.items()
+                if name in found
+            )
         stem = f"{self.name}.{self.grows.name}"
         numbers = {name.removeprefix(stem): name for name in given if name.startswith(stem)}
         names = [numbers[n] for n in sorted(filter(_is_number, numbers), key=int)]
@@ -122,7 +131,7 @@ class NodeSchema(msgspec.Struct, frozen=True, kw_only=True):
 
     def inputs_of(self, given: Iterable[str]) -> tuple[InputSpec, ...]:
         """The inputs of a node whose prompt names the `given` ones."""
-        if all(spec.grows is None for spec in self.inputs):
+        if all(spec.grows is None and not spec.nested for spec in self.inputs):
             return self.inputs
         names = tuple(given)
         return tuple(one for spec in self.inputs for one in spec.grown(names))

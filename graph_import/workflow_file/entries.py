@@ -34,6 +34,7 @@ class EntryWriter:
         self._choose = choose
         self._date = date
         self._note = note
+        self._typed: dict[tuple[str, str], object] | None = None
 
     def entry(self, scope: Scope, node: UiNode) -> Entry:
         """The entry of an active node."""
@@ -73,7 +74,7 @@ class EntryWriter:
                 and widgets.specs[name].options.get("dynamicPrompts")
             ):
                 value = chosen(value, self._choose)
-            values[name] = {"__value__": value} if isinstance(value, list) else value
+            values[name] = _as_value(value)
         prefix = values.get("filename_prefix")
         if isinstance(prefix, str) and "%" in prefix and class_of(node) in SAVERS:
             values["filename_prefix"] = file_name(prefix, self._date, self._typed_values())
@@ -81,7 +82,9 @@ class EntryWriter:
 
     def _typed_values(self) -> dict[tuple[str, str], object]:
         """Values of the whole workflow's nodes by class or title; the first node has the name."""
-        typed: dict[tuple[str, str], object] = {}
+        if self._typed is not None:
+            return self._typed
+        typed = self._typed = {}
         root = self._scopes.root
         by_class = [(_script_name(node), node) for node in root.graph.nodes.values()]
         by_title = [(node.title, node) for node in root.graph.nodes.values()]
@@ -115,7 +118,7 @@ class EntryWriter:
             case LinkTo(key=key, slot=slot):
                 inputs[name] = [key, slot]
             case Sent(value=value) if name not in widgets.values and value is not None:
-                inputs[name] = {"__value__": value} if isinstance(value, list) else value
+                inputs[name] = _as_value(value)
             case _:
                 pass
 
@@ -128,7 +131,7 @@ class EntryWriter:
             if isinstance(source, LinkTo)
         }
         if isinstance(node.stored, dict):
-            inputs |= {k: v for k, v in node.stored.items() if k not in inputs}
+            inputs |= {k: _as_value(v) for k, v in node.stored.items() if k not in inputs}
         text = f"node class {class_type!r} is not known here"
         self._note(note_on(NoteKind.UNKNOWN, scope, node, text, pack=pack_of(node)))
         return {
@@ -158,6 +161,11 @@ def pack_of(node: UiNode) -> str:
             version = node.properties.get("ver")
             return f"{name} {version}" if isinstance(version, str) and version else name
     return ""
+
+
+def _as_value(value: Any) -> Any:
+    """A list is wrapped, or it would be taken for a link."""
+    return {"__value__": value} if isinstance(value, list) else value
 
 
 def _script_name(node: UiNode) -> str:

@@ -40,6 +40,7 @@ class Resolver:
     def __init__(self, scopes: Scopes) -> None:
         self._scopes = scopes
         self._known: dict[tuple[int, str], Source] = {}
+        self._stand_ins: dict[tuple[int, str], StandIns] = {}
         self.circles: list[tuple[Scope, UiLink]] = []
 
     def input_source(self, scope: Scope, node: UiNode, index: int) -> Source:
@@ -84,7 +85,10 @@ class Resolver:
         if node.type == REROUTE:
             return _hop(scope, node, 0), False
         if node.mode == BYPASSED:
-            index = through(node, link.origin_slot)
+            key = (id(scope), node.id)
+            if key not in self._stand_ins:
+                self._stand_ins[key] = StandIns(node)
+            index = self._stand_ins[key].of(link.origin_slot)
             return (None if index is None else _hop(scope, node, index)), False
         if self._scopes.definition(node) is not None:
             child = self._scopes.child(scope, node)
@@ -120,14 +124,35 @@ class Resolver:
         return origin is not None and origin.type == PRIMITIVE
 
 
-def through(node: UiNode, slot: int) -> int | None:
-    """The input that takes the place of output `slot` of a bypassed node."""
-    type_ = node.output_types[slot] if 0 <= slot < len(node.output_types) else ANY
-    if slot < len(node.inputs) and _fits(node.inputs[slot].type, type_):
-        return slot
-    equal = (i for i, item in enumerate(node.inputs) if item.type == type_)
-    fitting = (i for i, item in enumerate(node.inputs) if _fits(item.type, type_))
-    return next(equal, next(fitting, None))
+class StandIns:
+    """Which inputs of a bypassed node take the place of its outputs; each type is looked up once.
+
+    Args:
+        node: its inputs and outputs as the file lists them.
+    """
+
+    def __init__(self, node: UiNode) -> None:
+        self._node = node
+        self._by_type: dict[str, int] = {}
+        self._by_member: dict[str, int] = {}
+        for index, item in enumerate(node.inputs):
+            self._by_type.setdefault(item.type, index)
+            for member in item.type.split(","):
+                self._by_member.setdefault(member, index)
+
+    def of(self, slot: int) -> int | None:
+        """The input for output `slot`; None: there is none that fits."""
+        inputs, types = self._node.inputs, self._node.output_types
+        type_ = types[slot] if 0 <= slot < len(types) else ANY
+        if 0 <= slot < len(inputs) and _fits(inputs[slot].type, type_):
+            return slot
+        if type_ in self._by_type:
+            return self._by_type[type_]
+        if type_ == ANY:
+            return 0 if inputs else None
+        found = [self._by_member[m] for m in type_.split(",") if m in self._by_member]
+        found += [self._by_type[ANY]] if ANY in self._by_type else []
+        return min(found, default=None)
 
 
 def _fits(one: str, other: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 Choose = Callable[[int], int]  # a number below the given one
+_Pieces = list["str | _Pieces"]  # a text; joined once, as groups may nest deeply
 Date = Callable[[str], str]  # the time now in a pattern such as yyyy-MM-dd
 
 _COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -27,29 +28,29 @@ SAVERS: Final = frozenset(
 def chosen(text: str, choose: Choose) -> str:
     """`text` without comments, and with one alternative of each `{a|b}`."""
     text = _COMMENT.sub("", text)
-    open_groups: list[list[str]] = []  # the alternatives read so far, the last one unfinished
-    parts = [""]
+    open_groups: list[list[_Pieces]] = []  # the alternatives read so far, the last one unfinished
+    parts: list[_Pieces] = [[]]
     place = 0
     while place < len(text):
         character = text[place]
         place += 1
         if character == "\\" and place < len(text) and text[place] in _ESCAPED:
-            parts[-1] += text[place]
+            parts[-1].append(text[place])
             place += 1
         elif character == "{":
             open_groups.append(parts)
-            parts = [""]
+            parts = [[]]
         elif character == "|" and open_groups:
-            parts.append("")
+            parts.append([])
         elif character == "}" and open_groups:
             parts = _close(open_groups, parts, choose)
         else:
             end = _next_special(text, place)
-            parts[-1] += character + text[place:end]
+            parts[-1].append(text[place - 1 : end])
             place = end
     while open_groups:
         parts = _close(open_groups, parts, choose)
-    return parts[0]
+    return _joined(parts[0])
 
 
 def file_name(text: str, date: Date | None, values: Mapping[tuple[str, str], object]) -> str:
@@ -71,10 +72,25 @@ def file_name(text: str, date: Date | None, values: Mapping[tuple[str, str], obj
     return _PLACEHOLDER.sub(filled, text)
 
 
-def _close(open_groups: list[list[str]], parts: list[str], choose: Choose) -> list[str]:
+def _close(open_groups: list[list[_Pieces]], parts: list[_Pieces], choose: Choose) -> list[_Pieces]:
     outer = open_groups.pop()
-    outer[-1] += parts[choose(len(parts)) if len(parts) > 1 else 0]
+    outer[-1].append(parts[choose(len(parts)) if len(parts) > 1 else 0])
     return outer
+
+
+def _joined(pieces: _Pieces) -> str:
+    """The text of nested pieces, however deep."""
+    texts: list[str] = []
+    waiting = [iter(pieces)]
+    while waiting:
+        piece = next(waiting[-1], None)
+        if piece is None:
+            waiting.pop()
+        elif isinstance(piece, str):
+            texts.append(piece)
+        else:
+            waiting.append(iter(piece))
+    return "".join(texts)
 
 
 def _next_special(text: str, start: int) -> int:

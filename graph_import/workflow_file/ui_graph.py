@@ -6,6 +6,7 @@ Source: spec importer-rules.md, sections 1 to 4 and 8.1.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -115,6 +116,8 @@ class UiDocument:
 
 def read_document(data: Mapping[str, Any]) -> UiDocument:
     """Take a UI workflow apart. Raises: WorkflowFileProblem."""
+    if not isinstance(data, Mapping):
+        raise WorkflowFileProblem("the workflow is no JSON object")
     extra = data.get("extra")
     group_nodes = extra.get("groupNodes") if isinstance(extra, dict) else None
     document = UiDocument(
@@ -142,21 +145,23 @@ def read_graph(data: Mapping[str, Any], graph: UiGraph, notes: list[Note]) -> No
     nodes = _list(data.get("nodes"), f"nodes of {graph.place}")
     if len(nodes) > MAX_NODES:
         raise WorkflowFileProblem(f"{graph.place} has {len(nodes)} nodes; {MAX_NODES} at most")
+    numbers = itertools.count(2)
     for index, item in enumerate(nodes):
         if item is None:
             continue
         if not isinstance(item, dict):
             raise WorkflowFileProblem(f"nodes[{index}] of {graph.place} is no object")
-        _add_node(graph, _node(item, f"nodes[{index}] of {graph.place}"), notes)
+        _add_node(graph, _node(item, f"nodes[{index}] of {graph.place}"), numbers, notes)
     for link in _links(data.get("links"), graph.place):
         graph.links[link.id] = link
         graph.by_target.setdefault((link.target, link.target_slot), link)
         graph.by_origin.setdefault((link.origin, link.origin_slot), []).append(link)
 
 
-def _add_node(graph: UiGraph, node: UiNode, notes: list[Note]) -> None:
+def _add_node(graph: UiGraph, node: UiNode, numbers: Iterator[int], notes: list[Note]) -> None:
     if node.id in graph.nodes:
-        fresh = f"{node.id}-{len(graph.nodes)}"
+        candidates = (f"{node.id}-{number}" for number in numbers)
+        fresh = next(id_ for id_ in candidates if id_ not in graph.nodes)
         text = f"two nodes of {graph.place} have the id {node.id}; the later one is {fresh} now"
         notes.append(Note(kind=NoteKind.RENAMED, text=text, node=fresh, class_type=node.type))
         node = msgspec.structs.replace(node, id=fresh)

@@ -7,13 +7,11 @@ The merges are package data (`data/clip`); the vocabulary follows from them. Sou
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
-import msgspec
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.models import BPE
 from tokenizers.normalizers import NFC, Lowercase, Replace
@@ -21,16 +19,14 @@ from tokenizers.normalizers import Sequence as Normalizers
 from tokenizers.pre_tokenizers import ByteLevel, Split
 from tokenizers.pre_tokenizers import Sequence as PreTokenizers
 
-from ...graph_import.prompt_text import Part, parse_weights, split_embeddings, without_commas
 from ..errors import NodeFailed
+from .text.pieces import NO_EMBEDDINGS, Chunk, pieces
 
 CHUNK_LENGTH: Final = 77
 BEGIN_ID: Final = 49406
 END_ID: Final = 49407
-MIN_CUT_LENGTH: Final = 8  # segments of fewer tokens move to the next chunk whole
+MIN_CUT_LENGTH: Final = 8  # pieces of fewer tokens move to the next chunk whole
 MAX_CHUNKS: Final = 256
-MAX_TEXT_CHARS: Final = 100_000
-NO_EMBEDDINGS: Final[Mapping[str, Sequence[int]]] = MappingProxyType({})
 
 _MERGES: Final = Path(__file__).parent / "data" / "clip" / "merges.txt.gz"
 _BEGIN: Final = "<|startoftext|>"
@@ -38,15 +34,7 @@ _END: Final = "<|endoftext|>"
 _WORD_END: Final = "</w>"
 _WORDS: Final = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 
-
-class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run of the encoder takes: 77 token ids, begin, end and padding included.
-
-    `weights` has one number per id, 1.0 where the text gives none.
-    """
-
-    ids: tuple[int, ...]
-    weights: tuple[float, ...]
+_Token = tuple[int, float, int]  # id, weight, word
 
 
 class ClipTokenizer:
@@ -54,10 +42,12 @@ class ClipTokenizer:
 
     Args:
         pad_id: what follows the end token: the end token again for CLIP-L, 0 for CLIP-G.
+        is_weighted: parentheses are weights; else they are text.
     """
 
-    def __init__(self, *, pad_id: int = END_ID) -> None:
+    def __init__(self, *, pad_id: int = END_ID, is_weighted: bool = True) -> None:
         self.pad_id = pad_id
+        self._is_weighted = is_weighted
 
     def chunks(
         self, text: str, embeddings: Mapping[str, Sequence[int]] = NO_EMBEDDINGS
@@ -70,18 +60,14 @@ class ClipTokenizer:
 
         Raises: NodeFailed: the text is longer than MAX_CHUNKS chunks or MAX_TEXT_CHARS.
         """
-        if len(text) > MAX_TEXT_CHARS:
-            raise NodeFailed(
-                f"the text has {len(text)} characters; {MAX_TEXT_CHARS} are possible",
-                limit=MAX_TEXT_CHARS,
-            )
-        filled: list[list[tuple[int, float]]] = [[]]
+        filled: list[list[_Token]] = [[]]
         room = CHUNK_LENGTH - 2
-        for segment in self._segments(text, embeddings):
-            rest = segment
+        found = pieces(text, _encode, embeddings, is_weighted=self._is_weighted)
+        for number, piece in enumerate(found, start=1):
+            rest = [(token_id, piece.weight, number) for token_id in piece.ids]
             while rest:
                 free = room - len(filled[-1])
-                if len(rest) > free and len(segment) < MIN_CUT_LENGTH:
+                if len(rest) > free and len(piece.ids) < MIN_CUT_LENGTH:
                     free = 0
                 filled[-1] += rest[:free]
                 rest = rest[free:]
@@ -94,32 +80,16 @@ class ClipTokenizer:
                 )
         return [self._close(tokens) for tokens in filled]
 
-    def _segments(
-        self, text: str, embeddings: Mapping[str, Sequence[int]]
-    ) -> Iterator[list[tuple[int, float]]]:
-        for segment in parse_weights(text):
-            for part in split_embeddings(segment.text):
-                for ids in _part_ids(part, embeddings):
-                    yield [(token_id, segment.weight) for token_id in ids]
-
-    def _close(self, tokens: list[tuple[int, float]]) -> Chunk:
-        ids = [BEGIN_ID, *(token_id for token_id, _ in tokens), END_ID]
-        weights = [1.0, *(weight for _, weight in tokens), 1.0]
-        missing = CHUNK_LENGTH - len(ids)
-        return Chunk(
-            ids=tuple(ids + [self.pad_id] * missing), weights=tuple(weights + [1.0] * missing)
-        )
+    def _close(self, tokens: list[_Token]) -> Chunk:
+        padding = [(self.pad_id, 1.0, 0)] * (CHUNK_LENGTH - 2 - len(tokens))
+        whole = [(BEGIN_ID, 1.0, 0), *tokens, (END_ID, 1.0, 0), *padding]
+        ids, weights, words = zip(*whole, strict=True)
+        return Chunk(ids=ids, weights=weights, words=words)
 
 
-def _part_ids(part: Part, embeddings: Mapping[str, Sequence[int]]) -> Iterator[Sequence[int]]:
-    """What is kept together: words, an embedding's vectors, the commas after its name."""
-    words = part.text
-    if part.is_embedding:
-        name, words = part.text, ""
-        if name not in embeddings:
-            name, words = without_commas(name)
-        yield embeddings.get(name, ())
-    yield _vocabulary().encode(words, add_special_tokens=False).ids
+def _encode(words: str) -> Sequence[int]:
+    ids: list[int] = _vocabulary().encode(words, add_special_tokens=False).ids
+    return ids
 
 
 @cache
@@ -132,7 +102,7 @@ def _vocabulary() -> Tokenizer:
             for line in gzip.decompress(_MERGES.read_bytes()).decode("utf-8").splitlines()
         )
     ]
-    letters = _byte_letters()
+    letters = byte_letters()
     entries = [
         *letters,
         *(letter + _WORD_END for letter in letters),
@@ -162,7 +132,7 @@ def _vocabulary() -> Tokenizer:
     return tokenizer
 
 
-def _byte_letters() -> list[str]:
+def byte_letters() -> list[str]:
     """The letters that stand for the 256 bytes, in the order of the vocabulary.
 
     Printable Latin-1 bytes stand for themselves and come first; the others take the code points

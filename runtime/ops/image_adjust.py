@@ -56,26 +56,6 @@ def canny(call: OpCall) -> tuple[Value, ...]:
 
 
 @each_call
-def morphology(call: OpCall) -> tuple[Value, ...]:
-    """image, operation, kernel_size -> IMAGE."""
-    image = image_argument(call, "image").movedim(-1, 1)
-    operation, size = argument(call, "operation", str), argument(call, "kernel_size", int)
-    functions = {
-        "erode": kornia.morphology.erosion,
-        "dilate": kornia.morphology.dilation,
-        "open": kornia.morphology.opening,
-        "close": kornia.morphology.closing,
-        "gradient": kornia.morphology.gradient,
-        "bottom_hat": kornia.morphology.bottom_hat,
-        "top_hat": kornia.morphology.top_hat,
-    }
-    if operation not in functions:
-        raise NodeFailed(f"unknown operation {operation!r}", input="operation")
-    changed = functions[operation](image, torch.ones(size, size), engine="convolution")
-    return (changed.movedim(1, -1).contiguous(),)
-
-
-@each_call
 def image_rgb_to_yuv(call: OpCall) -> tuple[Value, ...]:
     """image -> Y, U, V as three grey IMAGEs."""
     image = image_argument(call, "image")[..., :3].movedim(-1, 1)

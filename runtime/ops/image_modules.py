@@ -9,8 +9,7 @@ from typing import Final
 _OPS: Final = {
     "image_adjust": (
         "adjust_brightness", "adjust_contrast", "canny", "image_add_noise", "image_blend",
-        "image_blur", "image_rgb_to_yuv", "image_sharpen", "image_yuv_to_rgb", "morphology",
-        "normalize_images",
+        "image_blur", "image_rgb_to_yuv", "image_sharpen", "image_yuv_to_rgb", "normalize_images",
     ),
     "image_dataset": (
         "center_crop_images", "random_crop_images", "resize_images_by_longer_edge",
@@ -26,9 +25,11 @@ _OPS: Final = {
         "image_deduplication", "image_grid", "merge_image_lists", "rebatch_images",
         "shuffle_dataset", "shuffle_image_text_dataset",
     ),
+    "image_morphology": ("grow_mask", "morphology"),
     "image_quantize": ("image_quantize",),
+    "resize_either": ("resize_image_mask_node",),
     "mask_edit": (
-        "batch_masks_node", "crop_mask", "feather_mask", "grow_mask", "image_color_to_mask",
+        "batch_masks_node", "crop_mask", "feather_mask", "image_color_to_mask",
         "image_to_mask", "invert_mask", "join_image_with_alpha", "mask_composite",
         "mask_to_image", "solid_mask", "split_image_with_alpha", "threshold_mask",
     ),

@@ -54,7 +54,7 @@ def _ordered(picture: Image.Image, palette: Image.Image, colors: int, order: int
 
 
 def bayer_matrix(order: int) -> torch.Tensor:
-    """[order, order] of thresholds between -1/2 and 1/2, their mean 0; `order` is a power of two."""
+    """[order, order] of thresholds between -1/2 and 1/2, of mean 0; `order`: a power of 2."""
     matrix = torch.zeros(1, 1)
     while len(matrix) < order:
         top = torch.cat((4 * matrix, 4 * matrix + 2), dim=1)

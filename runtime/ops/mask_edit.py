@@ -53,29 +53,6 @@ def feather_mask(call: OpCall) -> tuple[Value, ...]:
 
 
 @each_call
-def grow_mask(call: OpCall) -> tuple[Value, ...]:
-    """mask, expand, tapered_corners -> MASK grown by `expand` pixels, shrunk if it is negative.
-
-    Each pixel takes the largest (smallest) of its 3 x 3 neighbours; tapered, without the corners.
-    """
-    mask = mask_argument(call, "mask")
-    expand = argument(call, "expand", int)
-    is_tapered = argument(call, "tapered_corners", bool)
-    grown = mask if expand > 0 else -mask
-    for _ in range(min(abs(expand), sum(mask.shape[1:]))):
-        grown = _spread(grown, is_tapered=is_tapered)
-    return ((grown if expand > 0 else -grown).contiguous(),)
-
-
-def _spread(mask: torch.Tensor, *, is_tapered: bool) -> torch.Tensor:
-    pool = torch.nn.functional.max_pool2d
-    if not is_tapered:
-        return pool(mask, 3, stride=1, padding=1)
-    across = pool(mask, (1, 3), stride=1, padding=(0, 1))
-    return torch.maximum(across, pool(mask, (3, 1), stride=1, padding=(1, 0)))
-
-
-@each_call
 def image_color_to_mask(call: OpCall) -> tuple[Value, ...]:
     """image, color (0xRRGGBB) -> MASK, 1 where a pixel is of that colour in 8 bits."""
     image = image_argument(call, "image")

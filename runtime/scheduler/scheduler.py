@@ -86,7 +86,6 @@ class Scheduler:
         self._actions: list[AnyAction] = []
         self._endings = Endings(self.requests, self.executors, self._actions)
         max_batch = 1 if config.is_strict else config.max_batch
-        max_ahead = config.max_ahead
         turns = PatchTurns(self.ready, self.executors, self.replicas, self.profiles)
         placer = Placer(self.executors, self.replicas, self.profiles, turns, max_batch)
         self._deferred = DeferredInputs(self.executors, self._actions)

@@ -25,11 +25,12 @@ from ..checkpoint import (
     no_check,
     read_weights,
 )
-from ..clip_tokenizer import BEGIN_ID, CHUNK_LENGTH, END_ID, Chunk, ClipTokenizer
+from ..clip_tokenizer import BEGIN_ID, CHUNK_LENGTH, END_ID, ClipTokenizer
 from ..embedding_files import Inversions
 from ..headers import CLIP_TOKENS, SD15_TEXT_PREFIX
 from ..lora_file import Part
 from ..patch_target import PatchTarget, module_spellings
+from ..text.pieces import Chunk
 
 CHUNKS_PER_FORWARD: Final = 16  # bounds the memory that a long text takes
 HEAD_WIDTH: Final = 64

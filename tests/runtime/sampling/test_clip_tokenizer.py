@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from kit.goldens import each_golden_set, load_json
 from nodeloom.runtime.errors import NodeFailed
 from nodeloom.runtime.models import clip_tokenizer
-from nodeloom.runtime.models.clip_tokenizer import CHUNK_LENGTH, Chunk, ClipTokenizer
+from nodeloom.runtime.models.clip_tokenizer import CHUNK_LENGTH, ClipTokenizer
+from nodeloom.runtime.models.text.pieces import Chunk
 
 DATA = Path(clip_tokenizer.__file__).parent / "data" / "clip"
 

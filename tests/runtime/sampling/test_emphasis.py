@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 from kit.goldens import Tensors, each_golden_set, load_json
-from nodeloom.runtime.models.clip_tokenizer import Chunk, ClipTokenizer
+from nodeloom.runtime.models.clip_tokenizer import ClipTokenizer
+from nodeloom.runtime.models.text.pieces import Chunk
 from nodeloom.runtime.sampling.emphasis import has_weights, weigh
 
 

@@ -1,0 +1,179 @@
+"""SD3's transformer: what a file is, what shares a forward pass, and what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from kit.checkpoints import SD15_ROLES, load_model
+from nodeloom.graph_import.errors import ModelFileProblem
+from nodeloom.graph_import.handles import Role
+from nodeloom.graph_import.model import Model
+from nodeloom.runtime.errors import NodeFailed
+from nodeloom.runtime.models.headers import (
+    DENOISER_PREFIX,
+    SD3_TEXT_PREFIX,
+    VAE_PREFIX,
+    inspect_checkpoint,
+    inspect_part,
+)
+from nodeloom.runtime.models.tiny import TINY, TextSize, vae_spec, write_spec
+from nodeloom.runtime.models.tiny_sd3 import (
+    MmditSize,
+    Sd3Size,
+    mmdit_spec,
+    write_tiny_sd3,
+    write_tiny_sd3_controlnet,
+)
+from safetensors.numpy import load_file, save_file
+
+WIDTH, POOLED = 32, 24
+SIZE = Sd3Size(
+    mmdit=MmditSize(num_blocks=2, context=WIDTH, pooled=POOLED, positions=16),
+    vae=TINY.vae,
+    text=TextSize(width=64, num_layers=1, inner=64),
+)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "sd3.safetensors"
+    write_tiny_sd3(path, size=SIZE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def denoiser(checkpoint: Path) -> Model:
+    return load_model(checkpoint, Role.DENOISER)
+
+
+def noise(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def call(
+    height: int = 8, width: int = 8, *, items: int = 1, tokens: int = 77, sigma: float = 0.6
+) -> dict[str, Any]:
+    return {
+        "x": noise(items, 16, height, width),
+        "sigma": sigma,
+        "context": noise(1, tokens, WIDTH, seed=1),
+        "pooled": noise(1, POOLED, seed=2),
+    }
+
+
+def denoised(model: Model, one: dict[str, Any]) -> torch.Tensor:
+    tensor = model.execute(**one)["denoised"]
+    assert isinstance(tensor, torch.Tensor)
+    return tensor
+
+
+def without(path: Path, prefix: str) -> Path:
+    """The checkpoint without what starts with `prefix`."""
+    kept = {n: t for n, t in load_file(path).items() if not n.startswith(prefix)}
+    other = path.with_name("less.safetensors")
+    save_file(kept, other)
+    return other
+
+
+def test_a_checkpoint_is_known_by_its_joint_blocks(checkpoint: Path) -> None:
+    info = inspect_checkpoint(checkpoint)
+    assert (info.family, info.dtype, info.roles) == ("sd3", "float16", frozenset(SD15_ROLES))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "role"), [(VAE_PREFIX, Role.VAE), (SD3_TEXT_PREFIX, Role.TEXT_ENCODER)]
+)
+def test_a_checkpoint_without_a_part_lacks_its_role(
+    checkpoint: Path, prefix: str, role: Role
+) -> None:
+    info = inspect_checkpoint(without(checkpoint, prefix))
+    assert info.roles == frozenset(SD15_ROLES) - {role}
+
+
+def test_parts_are_known_with_and_without_a_prefix(checkpoint: Path, tmp_path: Path) -> None:
+    found: list[tuple[str, Role]] = []
+    for prefix in ("", DENOISER_PREFIX):
+        path = tmp_path / f"denoiser{len(prefix)}.safetensors"
+        spec = mmdit_spec(SIZE.mmdit)
+        write_spec(path, type(spec)({prefix + n: entry for n, entry in spec.items()}), 0)
+        info = inspect_part(path)
+        found += [(info.family, role) for role in info.roles]
+    vae, controlnet = tmp_path / "vae.safetensors", tmp_path / "controlnet.safetensors"
+    write_spec(vae, vae_spec(TINY.vae, latent_channels=16, has_quant_convs=False), 0)
+    write_tiny_sd3_controlnet(controlnet, size=SIZE.mmdit)
+    found += [("sd3", role) for path in (vae, controlnet) for role in inspect_part(path).roles]
+    roles = (Role.DENOISER, Role.DENOISER, Role.VAE, Role.CONTROLNET)
+    assert found == [("sd3", role) for role in roles]
+
+
+def test_a_controlnet_whose_blocks_see_no_text_is_not_taken_for_one(tmp_path: Path) -> None:
+    path = tmp_path / "stability.safetensors"
+    save_file({"pos_embed_input.proj.weight": np.zeros((64, 16, 2, 2), np.float16)}, path)
+    with pytest.raises(ModelFileProblem, match="no known kind"):
+        inspect_part(path)
+
+
+def test_calls_of_any_shape_give_what_they_give_alone(denoiser: Model) -> None:
+    calls = [
+        call(sigma=1.0),
+        call(items=2, sigma=0.1),  # shares the first one's forward, at another step
+        call(tokens=154),
+        call(6, 10),
+        call(7, 9),
+    ]
+    together = denoiser.execute_batch(calls)
+    for one, result in zip(calls, together, strict=True):
+        tensor, alone = result["denoised"], denoised(denoiser, one)
+        assert isinstance(tensor, torch.Tensor)
+        assert tensor.shape == one["x"].shape
+        assert (tensor - alone).abs().max() <= 1e-4 * alone.std()
+
+
+def test_only_calls_of_one_size_and_number_of_tokens_share_a_forward(denoiser: Any) -> None:
+    rows: list[int] = []
+    hook = denoiser._module.register_forward_pre_hook(
+        lambda _module, _args, given: rows.append(len(given["hidden_states"])), with_kwargs=True
+    )
+    denoiser.execute_batch([call(), call(tokens=154), call(items=2), call(6, 10)])
+    hook.remove()
+    assert rows == [3, 1, 1]
+
+
+def test_the_pooled_vector_has_a_say(denoiser: Model) -> None:
+    one = call()
+    other = {**one, "pooled": noise(1, POOLED, seed=9)}
+    assert not torch.equal(denoised(denoiser, one), denoised(denoiser, other))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"pooled": None}, "no pooled vector"),
+        ({"pooled": noise(1, 768)}, f"takes {POOLED}: it comes from a text encoder of another"),
+        ({"context": noise(1, 77, 768)}, "another family"),
+        ({"context": noise(2, 77, WIDTH)}, "for 2 pictures, the latents for 1"),
+        ({"x": noise(1, 4, 8, 8)}, "this model takes 16 channels"),
+        ({"x": noise(1, 16, 8, 34)}, "knows 32 positions a side"),
+    ],
+)
+def test_inputs_that_do_not_fit_fail_the_node(
+    denoiser: Model, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(NodeFailed, match=message):
+        denoiser.execute(**{**call(), **more})
+
+
+def test_a_weight_too_few_is_named(checkpoint: Path) -> None:
+    lacking = without(checkpoint, DENOISER_PREFIX + "joint_blocks.1.x_block.mlp.fc2.bias")
+    with pytest.raises(ModelFileProblem, match=r"transformer_blocks\.1\.ff\.net\.2\.bias"):
+        load_model(lacking, Role.DENOISER)
+
+
+def test_patches_find_modules_by_diffusers_names(denoiser: Any) -> None:
+    modules = denoiser.patch_target().modules
+    block = "transformer_blocks.0.attn"
+    assert {modules[f"{block}.to_out".replace(".", "_")]} == {f"{block}.to_out.0"}
