@@ -112,7 +112,7 @@ def _outcome(case: Case) -> Outcome:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return case.run()
-    except Exception as problem:  # a case that can't be run is one that fails, with the reason
+    except Exception as problem:  # noqa: BLE001  (a case that can't be run fails, with the reason)
         text = f"{type(problem).__name__}: {problem}".split("\n")[0]
         return Outcome(float("inf"), 0.0, text[:160])
 

@@ -144,9 +144,7 @@ RECORDED: Final[Mapping[str, Recorded]] = {
     "unet_sd15": Recorded(write_tiny_sd15, inspect_checkpoint, Role.DENOISER, _UNET),
     "controlnet_sd15": Recorded(write_tiny_controlnet, inspect_part, Role.CONTROLNET, _residuals),
     "sd3": Recorded(_sd3_writer(SD3), inspect_checkpoint, Role.DENOISER, _SD3),
-    "sd35_medium": Recorded(
-        _sd3_writer(SD35_MEDIUM), inspect_checkpoint, Role.DENOISER, _SD3
-    ),
+    "sd35_medium": Recorded(_sd3_writer(SD35_MEDIUM), inspect_checkpoint, Role.DENOISER, _SD3),
     "vae_sd": Recorded(
         lambda path: write_spec(path, vae_spec(TINY.vae), 0), inspect_part, Role.VAE, _autoencoded
     ),

@@ -65,7 +65,7 @@ def compared(goldens: Path, inputs: Mapping[str, Any], case: Mapping[str, Any]) 
         given = {name: _input(tensors, inputs, value) for name, value in case["inputs"].items()}
         outputs = Evaluation().run(case["node"], given)
         outcomes = [
-            _value(tensors, ours, theirs)
+            outcome_of(tensors, ours, theirs)
             for slot, recorded in enumerate(case["outputs"])
             for ours, theirs in zip(outputs[slot], recorded, strict=True)
         ]
@@ -185,7 +185,7 @@ def _input(tensors: Any, inputs: Mapping[str, Any], value: Any) -> Any:
     )
 
 
-def _value(tensors: Any, ours: Any, recorded: Mapping[str, Any]) -> Outcome:
+def outcome_of(tensors: Any, ours: Any, recorded: Mapping[str, Any]) -> Outcome:
     if isinstance(ours, Latent):
         parts = {"samples": ours.samples, "noise_mask": ours.noise_mask}
         given = {name: part for name, part in parts.items() if part is not None}
@@ -198,7 +198,9 @@ def _value(tensors: Any, ours: Any, recorded: Mapping[str, Any]) -> Outcome:
                 None if numbers is None else [n["value"] for n in numbers["list"]],
             ),
         ]
-        outcomes += [_value(tensors, part, theirs[n]) for n, part in given.items() if n in theirs]
+        outcomes += [
+            outcome_of(tensors, part, theirs[n]) for n, part in given.items() if n in theirs
+        ]
         return worst(outcomes)
     if isinstance(ours, torch.Tensor):
         if "constant" in recorded:

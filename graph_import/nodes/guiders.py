@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ..ir import Edge
 from ..sampling.guiders import GuiderKind
 from ..types import CONDITIONING, MODEL
 from .base import NodeClass
@@ -12,7 +13,7 @@ from .lowering import Constant, Lowering, Value
 from .schema import InputSpec, NodeSchema, number, ports, socket
 from .sigma_schedules import CUSTOM_SAMPLER
 from .tabled import choice, node_class
-from .values import Edge, GuiderValue
+from .values import GuiderValue
 
 GUIDER: Final = "GUIDER"
 _MODEL: Final = socket("model", MODEL)

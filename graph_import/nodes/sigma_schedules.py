@@ -129,7 +129,7 @@ NODES: Final[tuple[type[NodeClass], ...]] = (
         "ExponentialScheduler",
         (_STEPS, _SIGMA_MAX, _SIGMA_MIN),
         lambda node: node_schedules.polyexponential_sigmas(
-            node.integer("steps"), *_numbers("sigma_max", "sigma_min")(node), rho=1.0
+            node.integer("steps"), node.number("sigma_max"), node.number("sigma_min"), rho=1.0
         ),
         "Evenly spaced in log-sigma.",
     ),

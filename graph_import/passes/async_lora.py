@@ -86,7 +86,10 @@ def _decide(
     """An evaluation on a patched model: without the patches, or waiting for their checks."""
     params, inputs = dict(node.params), dict(node.inputs)
     text = str(params.get("model_sampling", ""))
-    course = course_of(str(params["family"]), text, params["sigmas"])
+    sigmas = params["sigmas"]
+    if not isinstance(sigmas, tuple):
+        raise TypeError(f"the sigmas of {node.id} are {sigmas!r}")
+    course = course_of(str(params["family"]), text, sigmas)
     steps = _steps(str(params["sampler"]), course)
     num_bare = _num_bare(options, model.patches, steps[-1] + 1)
     if not num_bare:

@@ -160,7 +160,7 @@ class Scopes:
 
     def _places(self, graph: UiGraph, slot: int, link_ids: tuple[str, ...]) -> Iterator[Place]:
         links = [graph.links[i] for i in link_ids if i in graph.links]
-        for link in links or graph.by_origin.get((INPUT_NODE, slot), ()):
+        for link in links or graph.by_origin.get((INPUT_NODE, slot), []):
             place = self._widget_at(graph, link)
             if place is not None:
                 yield place

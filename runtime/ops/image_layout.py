@@ -65,7 +65,7 @@ def image_from_batch(call: OpCall) -> tuple[Value, ...]:
 def repeat_image_batch(call: OpCall) -> tuple[Value, ...]:
     """image, amount -> IMAGE, the batch so many times in a row."""
     image, amount = image_argument(call, "image"), argument(call, "amount", int)
-    limit_pictures(len(image) * amount, *image.shape[1:])
+    limit_pictures(len(image) * amount, image.shape[1], image.shape[2], image.shape[3])
     return (image.repeat(amount, 1, 1, 1),)
 
 
@@ -91,7 +91,7 @@ def image_batch(call: OpCall) -> tuple[Value, ...]:
 @each_call
 def batch_images_node(call: OpCall) -> tuple[Value, ...]:
     """images_0, images_1 ... -> one IMAGE of the size of the first."""
-    images = []
+    images: list[torch.Tensor] = []
     while f"images_{len(images)}" in call.args:
         images.append(image_argument(call, f"images_{len(images)}"))
     if not images:

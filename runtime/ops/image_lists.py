@@ -36,7 +36,7 @@ def rebatch_images(call: OpCall) -> tuple[Value, ...]:
     """images_N, batch_size -> a list of batches of that many; another size begins a new batch."""
     size = argument(call, "batch_size", int)
     batches: list[list[torch.Tensor]] = []
-    for image in (one for batch in _images(call) for one in batch.split(1)):
+    for image in (one for batch in _images(call) for one in batch[:, None]):
         if not batches or len(batches[-1]) == size or batches[-1][0].shape != image.shape:
             batches.append([])
         batches[-1].append(image)

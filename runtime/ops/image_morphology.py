@@ -46,16 +46,23 @@ def _changed(image: torch.Tensor, operation: str, size: int) -> torch.Tensor:
 
 
 def dilate(x: torch.Tensor, size: int) -> torch.Tensor:
-    """The largest value of `size` x `size` pixels around each of [B, C, H, W]."""
-    before, after = size // 2, size - size // 2 - 1
-    pool, pad = torch.nn.functional.max_pool2d, torch.nn.functional.pad
-    across = pool(pad(x, (before, after, 0, 0), value=-math.inf), (1, size), stride=1)
-    return pool(pad(across, (0, 0, before, after), value=-math.inf), (size, 1), stride=1)
+    """The largest value of `size` x `size` pixels around each of [B, C, H, W].
+
+    Of an even number more lie after the pixel than before it; an erosion's lie the other way.
+    """
+    return _largest(x, size, before=(size - 1) // 2)
 
 
 def erode(x: torch.Tensor, size: int) -> torch.Tensor:
     """The smallest value of `size` x `size` pixels around each of [B, C, H, W]."""
-    return -dilate(-x, size)
+    return -_largest(-x, size, before=size // 2)
+
+
+def _largest(x: torch.Tensor, size: int, *, before: int) -> torch.Tensor:
+    after = size - before - 1
+    pool, pad = torch.nn.functional.max_pool2d, torch.nn.functional.pad
+    across = pool(pad(x, (before, after, 0, 0), value=-math.inf), (1, size), stride=1)
+    return pool(pad(across, (0, 0, before, after), value=-math.inf), (size, 1), stride=1)
 
 
 def grow_mask(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:

@@ -81,7 +81,7 @@ def invert_mask(call: OpCall) -> tuple[Value, ...]:
 def mask_to_image(call: OpCall) -> tuple[Value, ...]:
     """mask -> IMAGE, grey."""
     mask = mask_argument(call, "mask")
-    limit_pictures(*mask.shape, 3)
+    limit_pictures(len(mask), mask.shape[1], mask.shape[2], 3)
     return (mask.unsqueeze(-1).expand(-1, -1, -1, 3).contiguous(),)
 
 
@@ -115,13 +115,21 @@ def mask_composite(call: OpCall) -> tuple[Value, ...]:
 
 
 def _joined(part: torch.Tensor, source: torch.Tensor, operation: str) -> torch.Tensor:
-    if operation in ("multiply", "add", "subtract"):
-        arithmetic = {"multiply": torch.mul, "add": torch.add, "subtract": torch.sub}
-        return arithmetic[operation](part, source)
-    logic = {"and": torch.logical_and, "or": torch.logical_or, "xor": torch.logical_xor}
-    if operation not in logic:
-        raise NodeFailed(f"unknown operation {operation!r}", input="operation")
-    return logic[operation](part.round().bool(), source.round().bool()).to(torch.float32)
+    one, other = part.round().bool(), source.round().bool()
+    match operation:
+        case "multiply":
+            return part * source
+        case "add":
+            return part + source
+        case "subtract":
+            return part - source
+        case "and":
+            return (one & other).to(torch.float32)
+        case "or":
+            return (one | other).to(torch.float32)
+        case "xor":
+            return (one ^ other).to(torch.float32)
+    raise NodeFailed(f"unknown operation {operation!r}", input="operation")
 
 
 @each_call
@@ -147,7 +155,7 @@ def join_image_with_alpha(call: OpCall) -> tuple[Value, ...]:
 @each_call
 def batch_masks_node(call: OpCall) -> tuple[Value, ...]:
     """masks_0, masks_1 ... -> one MASK; all take the size of the first."""
-    masks = []
+    masks: list[torch.Tensor] = []
     while f"masks_{len(masks)}" in call.args:
         masks.append(mask_argument(call, f"masks_{len(masks)}"))
     if not masks:

@@ -62,7 +62,7 @@ def row_of(
         family=family_argument(call),
         residuals=_residual_source(call),
         model_sampling=course.sampling,
-        guider=GuiderKind(call.args.get("guider", GuiderKind.CFG)),
+        guider=GuiderKind(str(call.args.get("guider", GuiderKind.CFG))),
         third=argument(call, "third", Conditioning) if "third" in call.args else None,
         cfg_third=number(call, "cfg_third") if "cfg_third" in call.args else 1.0,
         is_negative_needed=named.uses_uncond,

@@ -158,7 +158,8 @@ def _rescaled(given: Guided, patch: CfgPatch) -> torch.Tensor:
     guided_v = (kept - plain_guidance(given)) * (root / given.sigma)
     ratio = _deviation(positive) / _deviation(guided_v)
     mixed = guided_v * (share * ratio + (1.0 - share))
-    return kept - mixed * (given.sigma / root)
+    rescaled: torch.Tensor = kept - mixed * (given.sigma / root)
+    return rescaled
 
 
 def _deviation(estimate: torch.Tensor) -> torch.Tensor:
@@ -214,7 +215,9 @@ def _norm_limited(combined: torch.Tensor, given: Guided, patch: CfgPatch) -> tor
     """CFGNorm: channel vectors no longer than the positive estimate's, times a strength."""
     positive = torch.linalg.vector_norm(given.positive, dim=1, keepdim=True)
     length = torch.linalg.vector_norm(combined, dim=1, keepdim=True)
-    return combined * (positive / (length + TINY)).clamp(0.0, 1.0) * patch.number("strength")
+    limit = (positive / (length + TINY)).clamp(0.0, 1.0)
+    limited: torch.Tensor = combined * limit * patch.number("strength")
+    return limited
 
 
 def _epsilon_scaled(combined: torch.Tensor, given: Guided, patch: CfgPatch) -> torch.Tensor:

@@ -23,7 +23,8 @@ def tonemap_reinhard(latents: torch.Tensor, multiplier: float) -> torch.Tensor:
     deviation = length.std(dim=(1, 2, 3), keepdim=True)
     top = (deviation * 5.0 + mean) * multiplier
     share = length / top
-    return latents / length * (share / (1.0 + share) * top)
+    mapped: torch.Tensor = latents / length * (share / (1.0 + share) * top)
+    return mapped
 
 
 def sharpened(latents: torch.Tensor, radius: int, sigma: float, alpha: float) -> torch.Tensor:
@@ -41,4 +42,5 @@ def sharpened(latents: torch.Tensor, radius: int, sigma: float, alpha: float) ->
     padded = torch.nn.functional.pad(latents / length, (radius,) * 4, mode=mode)
     channels = latents.shape[1]
     weight = kernel.to(latents.device).expand(channels, 1, count, count)
-    return torch.nn.functional.conv2d(padded, weight, groups=channels) * length
+    sharper: torch.Tensor = torch.nn.functional.conv2d(padded, weight, groups=channels) * length
+    return sharper

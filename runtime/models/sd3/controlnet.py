@@ -126,9 +126,9 @@ def controlnet_config(weights: Weights) -> dict[str, Any]:
         "num_attention_heads": width // HEAD_WIDTH,
         "joint_attention_dim": weights.shape("context_embedder.weight", 2)[1],
         "caption_projection_dim": width,
-        "pooled_projection_dim": weights.shape(
-            "time_text_embed.text_embedder.linear_1.weight", 2
-        )[1],
+        "pooled_projection_dim": weights.shape("time_text_embed.text_embedder.linear_1.weight", 2)[
+            1
+        ],
         "pos_embed_max_size": math.isqrt(weights.shape("pos_embed.pos_embed", 3)[1]),
         "extra_conditioning_channels": weights.shape("pos_embed_input.proj.weight", 4)[1]
         - in_channels,

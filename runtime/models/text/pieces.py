@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from ....graph_import.prompt_text import (
-    Part,
+    before_embeddings,
     parse_weights,
     split_embeddings,
     unweighted,
@@ -43,41 +43,50 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pieces(
-    text: str, encode: Encode, embeddings: Mapping[str, Sequence[int]], *, is_weighted: bool = True
+    text: str,
+    encode: Encode,
+    embeddings: Mapping[str, Sequence[int]] | None,
+    *,
+    is_weighted: bool = True,
 ) -> Iterator[Piece]:
     """The pieces of a text in order.
 
     Args:
         encode: words to ids.
         embeddings: what stands for `embedding:name`, by name: ids beyond the vocabulary, one per
-            vector. A name that isn't there is left out.
+            vector. A name that isn't there is left out. None: names are words.
         is_weighted: parentheses are weights; else they are text.
     Raises: NodeFailed: the text is longer than MAX_TEXT_CHARS.
     """
-    check_length(text)
-    for segment in parse_weights(text) if is_weighted else [unweighted(text)]:
-        for part in split_embeddings(segment.text):
-            for ids in _ids(part, encode, embeddings):
-                yield Piece(ids=tuple(ids), weight=segment.weight)
-
-
-def check_length(text: str) -> None:
-    """Raises: NodeFailed: the text is longer than MAX_TEXT_CHARS."""
     if len(text) > MAX_TEXT_CHARS:
         raise NodeFailed(
             f"the text has {len(text)} characters; {MAX_TEXT_CHARS} are possible",
             limit=MAX_TEXT_CHARS,
         )
+    for segment in parse_weights(text) if is_weighted else [unweighted(text)]:
+        if embeddings is None:
+            found: Iterable[Sequence[int]] = map(encode, before_embeddings(segment.text))
+        else:
+            found = _kept_together(segment.text, encode, embeddings)
+        for ids in found:
+            yield Piece(ids=tuple(ids), weight=segment.weight)
 
 
-def _ids(
-    part: Part, encode: Encode, embeddings: Mapping[str, Sequence[int]]
+def _kept_together(
+    text: str, encode: Encode, embeddings: Mapping[str, Sequence[int]]
 ) -> Iterator[Sequence[int]]:
-    """What is kept together: words, an embedding's vectors, the commas after its name."""
-    words = part.text
-    if part.is_embedding:
-        name, words = part.text, ""
+    """Words, or an embedding's vectors; the commas after its name belong to what follows."""
+    commas = ""
+    for part in split_embeddings(text):
+        if not part.is_embedding:
+            yield encode(f"{commas} {part.text}" if commas else part.text)
+            commas = ""
+            continue
+        if commas:
+            yield encode(commas)
+        name, commas = part.text, ""
         if name not in embeddings:
-            name, words = without_commas(name)
+            name, commas = without_commas(name)
         yield embeddings.get(name, ())
-    yield encode(words)
+    if commas:
+        yield encode(commas)

@@ -16,17 +16,17 @@ import msgspec
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.models import BPE
 from tokenizers.normalizers import NFC
-from tokenizers.pre_tokenizers import ByteLevel, Split
+from tokenizers.pre_tokenizers import ByteLevel, Metaspace, Split, WhitespaceSplit
 from tokenizers.pre_tokenizers import Sequence as PreTokenizers
 
-from ....graph_import.prompt_text import before_embeddings, unweighted
 from ...errors import NodeFailed
 from ..clip_tokenizer import byte_letters
-from .pieces import NO_EMBEDDINGS, Chunk, Piece, check_length, pieces
+from .pieces import NO_EMBEDDINGS, Chunk, Piece, pieces
 
 MAX_TOKENS: Final = 4096  # attention over them takes a gigabyte and more of a large encoder
 T5_END_ID: Final = 1
 T5_PAD_ID: Final = 0
+QWEN_PAD_ID: Final = 151643
 
 _DATA: Final = Path(__file__).parents[1] / "data"
 _T5: Final = _DATA / "t5" / "tokenizer.json.xz"
@@ -75,6 +75,9 @@ class Padding(msgspec.Struct, frozen=True, kw_only=True):
     min_padding: int = 0
 
 
+NO_PADDING: Final = Padding()
+
+
 class T5Tokenizer:
     """Texts with weights to T5's ids, segment by segment.
 
@@ -97,36 +100,31 @@ class T5Tokenizer:
 
         Raises: NodeFailed: the text is longer than MAX_TOKENS or MAX_TEXT_CHARS.
         """
-        encode = _t5_ids if self._has_embeddings else _t5_ids_of_names
-        found = list(pieces(text, encode, embeddings))
+        found = list(pieces(text, _t5_ids, embeddings if self._has_embeddings else None))
         return [_chunk(found, [T5_END_ID], T5_PAD_ID, padding or self.padding)]
 
 
 class QwenTokenizer:
-    """Texts to the ids of a Qwen model, inside a chat template. Weights are text.
+    """Texts to the ids of a Qwen model, inside a chat template. They take no embeddings.
 
     Args:
         template: the chat, with `{}` where the text goes.
         padding: what the family fills up to.
+        is_weighted: parentheses are weights; else they are text.
     """
 
-    PAD_ID: Final = 151643
-
-    def __init__(self, template: str, padding: Padding = Padding()) -> None:  # noqa: B008
+    def __init__(
+        self, template: str, padding: Padding = NO_PADDING, *, is_weighted: bool = False
+    ) -> None:
         self._before, _, self._after = template.partition("{}")
         self._padding = padding
+        self._is_weighted = is_weighted
 
-    def chunks(
-        self, text: str, embeddings: Mapping[str, Sequence[int]] = NO_EMBEDDINGS
-    ) -> list[Chunk]:
+    def chunks(self, text: str) -> list[Chunk]:
         """The chunk of a text. Raises: NodeFailed, as of `T5Tokenizer`."""
-        check_length(text)
-        whole = unweighted(f"{self._before}{text}{self._after}").text
-        found = [
-            Piece(ids=tuple(_qwen().encode(part, add_special_tokens=False).ids), weight=1.0)
-            for part in before_embeddings(whole)
-        ]
-        return [_chunk(found, [], self.PAD_ID, self._padding)]
+        whole = f"{self._before}{text}{self._after}"
+        found = list(pieces(whole, _qwen_ids, None, is_weighted=self._is_weighted))
+        return [_chunk(found, [], QWEN_PAD_ID, self._padding)]
 
 
 def _chunk(found: Sequence[Piece], end: list[int], pad_id: int, padding: Padding) -> Chunk:
@@ -150,14 +148,20 @@ def _t5_ids(words: str) -> Sequence[int]:
     return ids
 
 
-def _t5_ids_of_names(words: str) -> Sequence[int]:
-    return [token_id for part in before_embeddings(words) for token_id in _t5_ids(part)]
+def _qwen_ids(words: str) -> Sequence[int]:
+    ids: list[int] = _qwen().encode(words, add_special_tokens=False).ids
+    return ids
 
 
 @cache
 def _t5() -> Tokenizer:
     """It is not written to after it is built, so threads may share it."""
-    return Tokenizer.from_str(lzma.decompress(_T5.read_bytes()).decode("utf-8"))
+    tokenizer = Tokenizer.from_str(lzma.decompress(_T5.read_bytes()).decode("utf-8"))
+    # Without the cut at spaces one before a special token, or at the end, would become a token.
+    tokenizer.pre_tokenizer = PreTokenizers(
+        [WhitespaceSplit(), Metaspace(replacement="\u2581", prepend_scheme="always")]
+    )
+    return tokenizer
 
 
 @cache

@@ -1,4 +1,4 @@
-"""ControlNets that look at latents: the hint is encoded once for a run, by the VAE that is given."""
+"""ControlNets that look at latents: a hint is encoded once for a run, by the VAE that is given."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nodeloom.graph_import.errors import ImportRejected
 from nodeloom.graph_import.handles import Role
 from nodeloom.graph_import.ir import Graph, Node
 from nodeloom.graph_import.nodes.registry import Registry
+from nodeloom.graph_import.passes.context import PassContext
 from nodeloom.graph_import.passes.dedupe import dedupe
 
 from ..known_files import CHECKPOINT, PICTURE, SD15_ROLES, KnownFiles, identity
@@ -64,7 +65,7 @@ def of_op(graph: Graph, op: str) -> list[Node]:
 
 @pytest.mark.parametrize("apply", ["ControlNetApplySD3", "ControlNetApplyAdvanced"])
 def test_the_hint_is_encoded_once_for_all_evaluations(apply: str, lowered: Import) -> None:
-    graph = dedupe(lowered(steered(apply, vae=["4", 2])))
+    graph = dedupe(lowered(steered(apply, vae=["4", 2])), PassContext())
     (encoded,) = of_op(graph, "encode_hint")
     assert encoded.model is not None
     assert encoded.model.key.role is Role.VAE

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kit.goldens import FULL, TESTS
+
 from conformance.case import Case
 from conformance.models import RECORDED, cases
-from kit.goldens import FULL, TESTS
 
 KEPT = TESTS / "goldens"
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 from kit.checkpoints import SD15_ROLES, load_model
 from nodeloom.graph_import.errors import ModelFileProblem
-from nodeloom.graph_import.handles import Role
+from nodeloom.graph_import.handles import Patch, Role
 from nodeloom.graph_import.model import Model
 from nodeloom.runtime.errors import NodeFailed
+from nodeloom.runtime.executor.patches import Patches
 from nodeloom.runtime.models.headers import (
     DENOISER_PREFIX,
     SD3_TEXT_PREFIX,
@@ -28,6 +29,7 @@ from nodeloom.runtime.models.tiny_sd3 import (
     write_tiny_sd3,
     write_tiny_sd3_controlnet,
 )
+from nodeloom.runtime.models.weight_files import identify
 from safetensors.numpy import load_file, save_file
 
 WIDTH, POOLED = 32, 24
@@ -177,3 +179,19 @@ def test_patches_find_modules_by_diffusers_names(denoiser: Any) -> None:
     modules = denoiser.patch_target().modules
     block = "transformer_blocks.0.attn"
     assert {modules[f"{block}.to_out".replace(".", "_")]} == {f"{block}.to_out.0"}
+
+
+def test_a_lora_under_diffusers_names_goes_on_and_off_again(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    path, rows = tmp_path / "lora.safetensors", np.ones((4, SIZE.mmdit.width), np.float32)
+    stem = "transformer.transformer_blocks.0.attn.to_q"
+    save_file({f"{stem}.lora_A.weight": rows, f"{stem}.lora_B.weight": rows.T.copy()}, path)
+    model, one = load_model(checkpoint, Role.DENOISER), call()
+    before = denoised(model, one)
+    patches = Patches(model.ref.key, model)
+    patches.put_on((Patch(file=identify(path), strength=0.5),), lambda _: None, lambda: None)
+    changed = denoised(model, one)
+    patches.take_off()
+    assert not torch.equal(changed, before)
+    assert torch.equal(denoised(model, one), before)
