@@ -113,6 +113,10 @@ async def test_the_files_stay_within_their_bound_whatever_is_asked(server: Serve
     assert kept(server) != []
 
 
+def pids(server: ServerProcess) -> set[int]:
+    return {executor["pid"] for executor in server.executors()}
+
+
 async def test_two_executors_lost_in_the_middle_cost_no_bit(server: ServerProcess) -> None:
     prompt = txt2img(text="a heron", steps=10, cfg=3.5)
     async with connect(server.url) as client:
@@ -120,8 +124,11 @@ async def test_two_executors_lost_in_the_middle_cost_no_bit(server: ServerProces
         await draw(client, prompt, CACHE)
         accepted = await client.submit(prompt, extra_data={"passes": CACHE})
         await client.until(lambda m: isinstance(m, dict) and m["type"] == "progress")
-        for executor in server.executors():
-            server.kill_executor(executor)
+        # The busy one last, and when the other's loss is known: its node must not be sent there.
+        idle, busy = sorted(server.executors(), key=lambda each: each["state"] == "busy")
+        server.kill_executor(idle)
+        server.wait_for(lambda: idle["pid"] not in pids(server), "the idle one's loss")
+        server.kill_executor(busy)
         await client.end_of(accepted["prompt_id"])
         entry = await client.history(accepted["prompt_id"])
         with Image.open(io.BytesIO(await client.picture(entry, "9"))) as picture:

@@ -1,4 +1,4 @@
-"""What the example workflows need: small models, a picture, a folder of workflow files."""
+"""What the example workflows need: a picture, a folder of workflow files, what lets them run."""
 
 from __future__ import annotations
 
@@ -11,22 +11,16 @@ from typing import Any
 import numpy as np
 from kit.base_directory import make_base
 from kit.cluster import ServerProcess
-from kit.loras import write_lora
 from nodeloom import workflows
-from nodeloom.runtime.models.tiny_controlnet import write_tiny_controlnet
 from PIL import Image
 
 EXAMPLES = Path(workflows.__file__).parent
 HINT = "hint.png"
-PART = "tiny.safetensors"
 
 
 def make_workflow_base(folder: Path, checkpoint: Path) -> Path:
-    """A base with checkpoint, ControlNet, LoRA and picture; `flows` holds the examples."""
+    """A base with a checkpoint and a picture; `flows` holds the examples."""
     base = make_base(folder, checkpoint)
-    (base / "models" / "controlnet").mkdir(exist_ok=True)
-    write_tiny_controlnet(base / "models" / "controlnet" / PART)
-    write_lora(base / "models" / "loras" / PART)
     picture = Image.radial_gradient("L").convert("RGB").resize((64, 64))
     picture.save(base / "input" / HINT)
     flows = base / "flows"
