@@ -39,7 +39,9 @@ def web_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProce
     """One executor: a second request waits while the first one runs."""
     checkpoint = make_checkpoint(tmp_path_factory.mktemp("web-checkpoint"))
     base = make_base(tmp_path_factory.mktemp("web-base"), checkpoint)
-    with ServerProcess(base, executors=1, flags=("--threads", "1")) as server:
+    with ServerProcess(
+        base, executors=1, flags=("--threads", "1", "--demo-models", "on")
+    ) as server:
         yield server
 
 

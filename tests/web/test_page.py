@@ -83,7 +83,7 @@ def test_a_chosen_file_is_run_like_a_dropped_one(window: Window) -> None:
 def test_the_sample_runs(window: Window) -> None:
     window.page.get_by_role("button", name="Run the sample workflow").click()
     window.expect_done()
-    expect(window.page.locator(".cell")).to_have_count(19)
+    expect(window.page.locator(".cell")).to_have_count(27)
     assert picture_width(window) == 128
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from kit.in_process import InProcess
-from kit.loras import write_lora
 from nodeloom import workflows
 from nodeloom.graph_import.dsl import Definition, Model, bind, run_source, workflows_in
 from nodeloom.graph_import.ir import Graph
@@ -52,12 +51,10 @@ EXAMPLES = {
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> InProcess:
-    """A process with the models that ship, one more checkpoint and LoRA, and the pictures."""
+    """A process with the models that ship, one more checkpoint, and the pictures."""
     base = tmp_path_factory.mktemp("examples")
-    for folder in ("checkpoints", "loras"):
-        (base / "models" / folder).mkdir(parents=True)
+    (base / "models" / "checkpoints").mkdir(parents=True)
     write_tiny_sd15(base / "models" / "checkpoints" / "other.safetensors", seed=1)
-    write_lora(base / "models" / "loras" / "other.safetensors", seed=1)
     (base / "input").mkdir()
     lay_example_pictures(base / "input")
     Image.new("RGB", (128, 128)).save(base / "input" / "plain.png")
@@ -120,7 +117,7 @@ def test_the_python_and_the_json_example_are_one_workflow(process: InProcess) ->
     ("name", "change"),
     [
         ("sd15_controlnet_lora", {"ref_image": "plain.png"}),
-        ("sd15_controlnet_lora", {"lora": "other.safetensors"}),
+        ("sd15_controlnet_lora", {"lora": "nodeloom-shapes-sepia.safetensors"}),
         ("ensemble", {"coarse_steps": 1}),
         ("ensemble", {"fine": "nodeloom-shapes.safetensors"}),
     ],

@@ -115,7 +115,7 @@ TOKENS = "text_model.embeddings.token_embedding.weight"
 FOREIGN: list[Tensors] = [
     {CLIP_LAYER_0: torch.zeros(1), CLIP_LAYER_0.replace(".0.", ".22."): torch.zeros(1)},
     {CLIP_LAYER_0: torch.zeros(1)},
-    {"decoder.conv_in.weight": torch.zeros(8, 16, 3, 3)},
+    {"decoder.conv_in.weight": torch.zeros(8, 32, 3, 3)},
     {"input_blocks.0.0.weight": torch.zeros(8, 4, 3, 3), "zero_convs.0.0.weight": torch.zeros(1)},
     {"lora_unet_x.lora_up.weight": torch.zeros(4, 4)},
 ]

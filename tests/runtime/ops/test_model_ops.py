@@ -36,7 +36,7 @@ def interrupt_after(count: int) -> Callable[[], None]:
 
 @pytest.mark.parametrize("op", sorted(OPS))
 def test_every_op_has_a_body(op: str) -> None:
-    assert body(op).__name__ == op
+    assert callable(body(op))
 
 
 def test_an_unknown_op_fails_its_node() -> None:
