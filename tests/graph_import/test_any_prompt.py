@@ -23,7 +23,9 @@ from .known_files import CHECKPOINT, PICTURE, KnownFiles, every_file
 from .probes import recorded_registry
 
 REGISTRY = Registry()
-MAKERS = [c for c in REGISTRY.object_info(KnownFiles()) if not c.startswith(("Save", "Preview"))]
+# A switch passes any type on, so that its output may not fit what it says it fits.
+LEFT_OUT = ("Save", "Preview", "ComfySwitchNode")
+MAKERS = [c for c in REGISTRY.object_info(KnownFiles()) if not c.startswith(LEFT_OUT)]
 OFTEN = [*MAKERS, *["KSampler", "GetImageSize"] * 6]  # what makes graphs wait
 SMALL = {"steps": (1, 4), "batch_size": (1, 3), "seed": (0, 5), "width": (16, 64)}
 
@@ -41,11 +43,11 @@ def literal(spec: InputSpec) -> st.SearchStrategy[Any]:
         case tuple() as choices:
             return st.sampled_from(choices)
     if spec.type == "INT":
-        least, most = int(str(options["min"])), int(str(options["max"]))
+        least, most = int(str(options.get("min", 0))), int(str(options.get("max", 64)))
         low, high = SMALL.get(spec.name, (least, most))
         return st.integers(max(low, least), max(high, least))
     if spec.type == "FLOAT":
-        return st.floats(float(str(options["min"])), float(str(options["max"])))
+        return st.floats(float(str(options.get("min", 0))), float(str(options.get("max", 64))))
     return st.booleans() if spec.type == "BOOLEAN" else st.text(max_size=5)
 
 
