@@ -141,11 +141,11 @@ class Sampler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         noise: Noise,
     ) -> SamplerState:
         """The state after `evaluation`, which gave `estimate`; `state` stays as is."""
-        raise NotImplementedError(self.name)
+        raise TypeError(f"{self.name} chooses its evaluations itself: it has a run")
 
     def run(self, x: Array, course: Course, noise: Noise) -> Generator[ModelCall, Estimate, Array]:
         """An adaptive sampler's whole run: asks for estimates, returns the last x."""
-        raise NotImplementedError(self.name)
+        raise TypeError(f"{self.name} plans its evaluations: it has no run")
 
     def finish(self, state: SamplerState, course: Course) -> SamplerState:
         """The state after the last evaluation, in the space that `begin` was given x in."""

@@ -27,11 +27,11 @@ class Seeds(Sampler, frozen=True, kw_only=True):
 
     def _shares(self) -> tuple[float, ...]:
         """Where the stages end, as shares of the step's lambda; the last is 1."""
-        raise NotImplementedError(self.name)
+        raise TypeError(f"{self.name} does not say what its stages are")
 
     def _weights(self, stage: int, h: float) -> tuple[float, float]:
         """What the first and the newest estimate weigh; h is minus lambda's way * (1 + eta)."""
-        raise NotImplementedError(self.name)
+        raise TypeError(f"{self.name} does not say what its stages are")
 
     def _sigma(self, course: Course, sigma: float, following: float, share: float) -> float:
         if share == 1.0:

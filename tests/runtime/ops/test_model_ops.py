@@ -39,6 +39,11 @@ def test_every_op_has_a_body(op: str) -> None:
     assert callable(body(op))
 
 
+def test_no_two_ops_share_a_body() -> None:
+    """Many bodies come out of one factory, so names can't tell them apart."""
+    assert len({body(op) for op in OPS}) == len(OPS)
+
+
 def test_an_unknown_op_fails_its_node() -> None:
     with pytest.raises(NodeFailed, match="knows no op 'launch'"):
         body("launch")
