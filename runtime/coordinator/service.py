@@ -16,6 +16,7 @@ from pathlib import Path
 from ...graph_import.errors import ModelFileProblem, NodeloomError
 from ...graph_import.ir import Graph
 from ..config import Settings
+from ..data_plane.begun import take_begun
 from ..errors import AdmissionRejected
 from ..ids import ClientId, ExecutorId, RequestId
 from ..notices import AnyNotice
@@ -233,9 +234,13 @@ class Coordinator:
     async def executor_exited(self, executor: ExecutorId, incarnation: str, reason: str) -> None:
         """A process ended, whyever."""
         if self._link.forget(executor, incarnation):
-            await self._driver.happen(
-                ExecutorLost(executor=executor, incarnation=incarnation, reason=reason)
+            lost = ExecutorLost(
+                executor=executor,
+                incarnation=incarnation,
+                reason=reason,
+                begun=take_begun(self.checkpoint_directory, executor, incarnation),
             )
+            await self._driver.happen(lost)
 
     def watch(self, task: asyncio.Task[None]) -> None:
         """Done-callback of tasks that must not fail."""

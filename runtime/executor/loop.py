@@ -10,6 +10,7 @@ from typing import Final, assert_never
 import msgspec
 
 from ..errors import Cancelled
+from ..ids import BatchId
 from ..protocol import BatchDone, CallFailed, DropModels, ErrorReport, Shutdown
 from ..wire import WireProblem, encode
 from .batch_runner import BatchRunner
@@ -22,11 +23,21 @@ WARM_UP_AFTER_S: Final = 1.0
 
 
 class ExecutorLoop:
-    """Runs batches one after another until it is stopped."""
+    """Runs batches one after another until it is stopped.
 
-    def __init__(self, inbox: SimpleQueue[Work], runner: BatchRunner) -> None:
+    Args:
+        note_begun: called before a batch is run.
+    """
+
+    def __init__(
+        self,
+        inbox: SimpleQueue[Work],
+        runner: BatchRunner,
+        note_begun: Callable[[BatchId], None],
+    ) -> None:
         self._inbox = inbox
         self._runner = runner
+        self._note_begun = note_begun
         self._chain = Chain()
         self._current: Job | None = None
         self._is_stopping = False
@@ -77,6 +88,7 @@ class ExecutorLoop:
         # A recall that comes later than this finds the batch begun.
         is_on = not job.recalled.is_set() and self._chain.begin(job.batch, job.arrivals)
         if is_on:
+            self._note_begun(job.batch.batch_id)
             done = self._runner.run(job.batch, check_cancelled, job.arrivals)
         else:
             done = self._runner.skip(job.batch)

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -24,6 +25,7 @@ from ..config import ExecutorSettings
 from ..logs import setup_logging
 
 if TYPE_CHECKING:
+    from ..ids import BatchId
     from .io_thread import Work
 
 log = logging.getLogger(__name__)
@@ -114,7 +116,7 @@ def run(settings: ExecutorSettings) -> None:
         settings.device,
         partial(build, user_files=settings.user_model_directory),
     )
-    loop = ExecutorLoop(inbox, BatchRunner(settings, plane, models, body))
+    loop = ExecutorLoop(inbox, BatchRunner(settings, plane, models, body), begun_notes(settings))
     signal.signal(signal.SIGTERM, lambda _signal, _frame: loop.stop())
     server = TensorServer(context, settings.data_endpoint, local.find)
     io = IoThread(settings, context, plane, server, inbox, loop.stop, lambda: orphaned(settings))
@@ -125,6 +127,20 @@ def run(settings: ExecutorSettings) -> None:
         io.finish()
         plane.close()
         context.term()
+
+
+def begun_notes(settings: ExecutorSettings) -> Callable[[BatchId], None]:
+    """Where to note which batch begins; nowhere, if the folder for it is not to be had."""
+    from ..data_plane.begun import BegunMark
+
+    try:
+        if settings.checkpoint_directory is None:
+            raise FileNotFoundError("there is no folder for it")
+        mark = BegunMark(settings.checkpoint_directory, settings.executor, settings.incarnation)
+    except OSError as problem:
+        log.warning("begun_not_noted", extra={"reason": str(problem)})
+        return lambda _batch_id: None
+    return mark.set
 
 
 def orphaned(settings: ExecutorSettings) -> None:

@@ -57,11 +57,15 @@ class ExecutorJoined(Event, frozen=True, kw_only=True):
 
 
 class ExecutorLost(Event, frozen=True, kw_only=True):
-    """The process exited or fell silent; its tensors are gone."""
+    """The process exited or fell silent; its tensors are gone.
+
+    `begun` is the batch that it had begun last, 0 if none; None: it left no word of that.
+    """
 
     executor: ExecutorId
     incarnation: str
     reason: str
+    begun: BatchId | None = None
 
 
 class BatchReported(Event, frozen=True, kw_only=True):

@@ -101,6 +101,13 @@ class ExecutorSlot:
         """One of its batches; None: it was reported before."""
         return next((batch for batch in self.batches() if batch.batch_id == batch_id), None)
 
+    def died_in(self, begun: BatchId | None) -> RunningBatch | None:
+        """The batch under which it died; None: it had begun none that it has not reported.
+
+        Args: begun: as in `ExecutorLost`; without word of it, the first of its batches.
+        """
+        return self.running if begun is None else self.find(begun)
+
     def take_out(self, batch: RunningBatch, now_s: float) -> None:
         """One of its batches is reported: it is not there any more, and the next one begins."""
         self.is_chain_done = False

@@ -15,7 +15,7 @@ import msgspec
 
 from ...graph_import.ir import Graph, NodeId
 from ..errors import InvariantBroken
-from ..ids import ExecutorId, RequestId
+from ..ids import BatchId, ExecutorId, RequestId
 from ..protocol import CallCancelled, CallDone, CallFailed, CallLost, CallResult, ErrorReport
 from .actions import AnyAction, Drop, LowerPending, NodeFinished, NodeReset, Outcome
 from .batching import ReadyQueue
@@ -162,7 +162,7 @@ class Scheduler:
             case ExecutorJoined():
                 self._join(event)
             case ExecutorLost():
-                self._lose(event.executor, event.incarnation)
+                self._lose(event.executor, event.incarnation, event.begun)
             case BatchReported():
                 self._report(event, now_s)
             case ModelsDropped():
@@ -237,12 +237,12 @@ class Scheduler:
             self._lose(executor, self.executors[executor].incarnation)
         self.executors.join(executor, incarnation)
 
-    def _lose(self, executor: ExecutorId, incarnation: str) -> None:
+    def _lose(self, executor: ExecutorId, incarnation: str, begun: BatchId | None = None) -> None:
         if not self.executors.is_alive(executor, incarnation):
             return
         slot = self.executors.remove(executor)
         self.replicas.forget(executor)
-        batches = slot.batches()
+        batches, fatal = slot.batches(), slot.died_in(begun)
         # Values first: a node that was running there must not become ready on inputs that are gone.
         hurt = {
             request.request_id: request
@@ -253,22 +253,20 @@ class Scheduler:
             for call in batch.calls:
                 self._stop_reading(call)
                 hurt[call.state.request.request_id] = call.state.request
-                if batch is slot.running:
-                    self._outlive(call.state)
-                else:
-                    self._give_back(call.state, is_told=batch.is_announced)
+                if batch is fatal:
+                    self._count_death(call.state)
+                is_told = batch is slot.running or batch.is_announced
+                self._give_back(call.state, is_told=is_told)
         for request in hurt.values():
             if request.ending is None:
                 self._reset(reopen_producers(request))
         self.tensors.bury(executor, incarnation)
 
-    def _outlive(self, state: NodeState) -> None:
+    def _count_death(self, state: NodeState) -> None:
         """A node's executor died under it."""
-        request = state.request
         state.num_deaths += 1
-        if request.ending is None and state.num_deaths >= self.config.max_attempts:
-            self._fail(request, state.node.id, poisoned(state))
-        self._give_back(state)
+        if state.request.ending is None and state.num_deaths >= self.config.max_attempts:
+            self._fail(state.request, state.node.id, poisoned(state))
 
     def _give_back(self, state: NodeState, *, is_told: bool = True) -> None:
         """A node that was sent came to nothing: it runs again, unless its request is over."""

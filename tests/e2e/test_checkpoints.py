@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +70,11 @@ def folder_of(server: ServerProcess) -> Path:
     return Path(settings["checkpoint_directory"])
 
 
+def checkpoints_of(server: ServerProcess) -> list[Path]:
+    """Files with tensors: all but the marks of what executors began."""
+    return [path for path in folder_of(server).iterdir() if path.suffix != ".begun"]
+
+
 def one_that_denoises(server: ServerProcess) -> Json:
     found: list[Json] = []
 
@@ -83,6 +90,11 @@ def num_evaluations(server: ServerProcess) -> int:
     """Batches of denoising that executors have completed: one call each, in strict mode."""
     lines = [line for line in list(server.log) if '"batch_done"' in line]
     return sum(json.loads(line)["op"] == "denoise" for line in lines)
+
+
+def is_sent_work(server: ServerProcess, executor: Json) -> bool:
+    running = {e["pid"]: e["running"] for e in server.executors()}
+    return running.get(executor["pid"]) is not None
 
 
 async def picture(client: Client, prompt_id: str) -> np.ndarray:
@@ -109,16 +121,32 @@ async def test_a_killed_executor_costs_the_step_that_ran_and_no_bit(
         accepted = await client.submit(make_prompt())
         prompt_id = accepted["prompt_id"]
         await client.until(lambda message: is_step(message, KILL_AT))
-        assert any(folder_of(server).iterdir())
+        assert checkpoints_of(server)
         pids = {executor["pid"] for executor in server.executors()}
         server.kill_executor(one_that_denoises(server))
         await client.end_of(prompt_id)
         same = await picture(client, prompt_id) == await picture(client, undisturbed["prompt_id"])
     assert same.all()
     assert STEPS <= num_evaluations(server) - before <= STEPS + 2
-    assert list(folder_of(server).iterdir()) == []
+    assert checkpoints_of(server) == []
     server.wait_for(lambda: len(server.executors()) == 2, "the executor's return")
     assert {executor["pid"] for executor in server.executors()} != pids
+
+
+async def test_executors_that_die_together_fail_no_request(server: ServerProcess) -> None:
+    """The second one is stopped before the first dies: it is sent the step, but begins nothing."""
+    async with connect(server.url) as client:
+        accepted = await client.submit(plain())
+        await client.until(lambda message: is_step(message, KILL_AT))
+        busy = one_that_denoises(server)
+        (other,) = (e for e in server.executors() if e["pid"] != busy["pid"])
+        os.kill(other["pid"], signal.SIGSTOP)
+        server.kill_executor(busy)
+        server.wait_for(lambda: is_sent_work(server, other), "the step's second executor")
+        server.kill_executor(other)
+        await client.end_of(accepted["prompt_id"])
+        await picture(client, accepted["prompt_id"])
+    assert not any("poisoned" in line for line in server.log)
 
 
 async def test_a_clean_stop_leaves_no_folder_and_a_killed_servers_goes_at_the_next_start(

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -114,16 +113,6 @@ async def test_the_files_stay_within_their_bound_whatever_is_asked(server: Serve
     assert kept(server) != []
 
 
-def one_busy(server: ServerProcess) -> list[dict[str, Any]]:
-    """The idle executor and the busy one; empty unless there is one of each."""
-    executors = sorted(server.executors(), key=lambda each: each["state"] == "busy")
-    return executors if [each["state"] for each in executors] == ["idle", "busy"] else []
-
-
-def pids(server: ServerProcess) -> set[int]:
-    return {executor["pid"] for executor in server.executors()}
-
-
 async def test_two_executors_lost_in_the_middle_cost_no_bit(server: ServerProcess) -> None:
     prompt = txt2img(text="a heron", steps=10, cfg=3.5)
     async with connect(server.url) as client:
@@ -131,12 +120,8 @@ async def test_two_executors_lost_in_the_middle_cost_no_bit(server: ServerProces
         await draw(client, prompt, CACHE)
         accepted = await client.submit(prompt, extra_data={"passes": CACHE})
         await client.until(lambda m: isinstance(m, dict) and m["type"] == "progress")
-        # The busy one last, and when the other's loss is known: its node must not be sent there.
-        server.wait_for(lambda: one_busy(server), "one executor that runs it")
-        idle, busy = one_busy(server) or server.executors()
-        server.kill_executor(idle)
-        server.wait_for(lambda: idle["pid"] not in pids(server), "the idle one's loss")
-        server.kill_executor(busy)
+        for executor in server.executors():
+            server.kill_executor(executor)
         await client.end_of(accepted["prompt_id"])
         entry = await client.history(accepted["prompt_id"])
         with Image.open(io.BytesIO(await client.picture(entry, "9"))) as picture:

@@ -125,11 +125,12 @@ class Plant:
         self.workers[executor] = Worker(executor, incarnation)
         return self.happen(ExecutorJoined(executor=executor, incarnation=incarnation))
 
-    def lose(self, name: str) -> list[AnyAction]:
+    def lose(self, name: str, begun: BatchId | None = None) -> list[AnyAction]:
         worker = self.workers[ExecutorId(name)]
-        return self.happen(
-            ExecutorLost(executor=worker.executor, incarnation=worker.incarnation, reason="killed")
+        lost = ExecutorLost(
+            executor=worker.executor, incarnation=worker.incarnation, reason="killed", begun=begun
         )
+        return self.happen(lost)
 
     def report(
         self,

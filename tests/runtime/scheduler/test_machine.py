@@ -19,7 +19,7 @@ from kit.plant import Plant, fail
 from nodeloom.graph_import.handles import Role
 from nodeloom.graph_import.ir import Graph, Node
 from nodeloom.graph_import.types import INT, LATENT, MASK, SAMPLER_STATE
-from nodeloom.runtime.ids import RequestId
+from nodeloom.runtime.ids import BatchId, RequestId
 from nodeloom.runtime.protocol import (
     CallCancelled,
     CallDone,
@@ -176,7 +176,9 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def executor_is_lost(self, data: st.DataObject) -> None:
         if self.plant.workers:
-            self.plant.lose(data.draw(st.sampled_from(sorted(self.plant.workers))))
+            name = data.draw(st.sampled_from(sorted(self.plant.workers)))
+            sent = [batch.batch_id for batch in self.plant.scheduler.executors[name].batches()]
+            self.plant.lose(name, data.draw(st.sampled_from([None, BatchId(0), *sent])))
 
     def request_is_cancelled(self, data: st.DataObject) -> None:
         if self.stages:

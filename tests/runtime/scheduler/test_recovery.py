@@ -5,17 +5,24 @@ from __future__ import annotations
 from kit.graphs import chain, graph, model, node
 from kit.plant import Plant, resets, sends
 from nodeloom.graph_import.types import INT, MASK
-from nodeloom.runtime.ids import ExecutorId, RequestId
+from nodeloom.runtime.ids import BatchId, ExecutorId, RequestId
 from nodeloom.runtime.protocol import CallCancelled, CallLost, CallResult, NodeCall
 from nodeloom.runtime.scheduler.actions import Outcome
 from nodeloom.runtime.scheduler.events import ExecutorJoined, ExecutorLost
 from nodeloom.runtime.scheduler.scheduler import SchedulerConfig
+
+NONE_BEGUN = BatchId(0)
 
 
 def error_code(plant: Plant, name: str) -> str:
     error = plant.ended[RequestId(name)].error
     assert error is not None
     return error.code
+
+
+def first_batch(plant: Plant, name: str) -> BatchId:
+    """What the executor was sent first, of what it has not reported."""
+    return plant.scheduler.executors[ExecutorId(name)].batches()[0].batch_id
 
 
 def lose_inputs(call: NodeCall) -> CallResult:
@@ -168,6 +175,30 @@ def test_a_request_whose_node_killed_two_executors_is_poisoned(plant: Plant) -> 
     plant.join("gpu0")
     plant.run_all()
     assert plant.outcome("good") == Outcome.SUCCESS
+
+
+def test_a_batch_that_a_dead_executor_had_not_begun_did_not_kill_it(plant: Plant) -> None:
+    plant.join("gpu0")
+    plant.join("gpu1")
+    plant.arrive("a", chain(2, model("m")))
+    plant.lose("gpu0", begun=first_batch(plant, "gpu0"))
+    assert plant.running("gpu1") == ["a/s0"]
+    assert resets(plant.lose("gpu1", begun=NONE_BEGUN)) == ["a/s0"]
+    plant.join("gpu2")
+    plant.run_all()
+    assert plant.outcome("a") == Outcome.SUCCESS
+    plant.assert_empty()
+
+
+def test_a_link_that_had_begun_is_the_one_that_killed_its_executor() -> None:
+    plant = Plant(SchedulerConfig(max_attempts=1, max_ahead=4))
+    plant.join("gpu0")
+    plant.arrive("a", chain(3, model("m")))
+    first = first_batch(plant, "gpu0")
+    assert plant.scheduler.executors[ExecutorId("gpu0")].later
+    plant.lose("gpu0", begun=BatchId(first + 1))  # the report of the first is lost, too
+    assert error_code(plant, "a") == "poisoned_request"
+    assert plant.ended[RequestId("a")].node_id == "s1"
 
 
 def test_two_deaths_under_two_nodes_of_a_request_poison_nothing(plant: Plant) -> None:
