@@ -246,7 +246,8 @@ class BatchDone(Message, frozen=True, kw_only=True):
 
     `resident` is the whole table of loaded models (piggybacked, as in LegoDiffusion section 4.3).
     `waited_s` is the part of `run_s` in which the batch waited for deferred inputs. `coverage` is
-    that of the patches which the batch's model had.
+    that of the patches which the batch's model had. `worked_s` is what the calls themselves took of
+    the device, apart from all else that goes on there; None where that can't be told.
     """
 
     executor: ExecutorId
@@ -257,6 +258,7 @@ class BatchDone(Message, frozen=True, kw_only=True):
     loaded: tuple[ModelLoaded, ...]
     run_s: float
     waited_s: float = 0.0
+    worked_s: float | None = None
     switched: tuple[PatchesSwitched, ...] = ()
     coverage: tuple[PatchCoverage, ...] = ()
 

@@ -53,6 +53,9 @@ class BatchRunner:
         self._values = CallValues(plane)
         self._models = models
         self._body_of = body_of
+        self._worked_s: float | None = None
+        # The CPU time of this thread is all that a call takes if it has no other threads.
+        self._is_work_told = settings.device == "cpu" and settings.num_threads == 1
         self._previews = Previews(settings.preview_size, settings.preview_folders, settings.device)
         self._folders = Folders(
             input=settings.input_directory,
@@ -70,12 +73,14 @@ class BatchRunner:
         """
         start_s = time.perf_counter()
         arrivals = arrivals or Arrivals()
+        self._worked_s = None
         results = self._results(batch, check_cancelled, arrivals)
         return self._done(
             batch,
             results,
             run_s=time.perf_counter() - start_s,
             waited_s=arrivals.waited_s,
+            worked_s=self._worked_s,
             coverage=() if batch.model is None else self._models.coverage(batch.model),
         )
 
@@ -90,6 +95,7 @@ class BatchRunner:
         *,
         run_s: float,
         waited_s: float = 0.0,
+        worked_s: float | None = None,
         coverage: tuple[PatchCoverage, ...] = (),
     ) -> BatchDone:
         return BatchDone(
@@ -101,6 +107,7 @@ class BatchRunner:
             loaded=self._models.take_loaded(),
             run_s=run_s,
             waited_s=waited_s,
+            worked_s=worked_s,
             switched=self._models.take_switched(),
             coverage=coverage,
         )
@@ -161,8 +168,11 @@ class BatchRunner:
             raise
         except Exception as problem:  # noqa: BLE001  (whatever a file or its loader does)
             return [_failed(call, problem) for call in calls]
+        start_s = time.thread_time()
         together = _attempt(body, context, calls)
         if together is not None:
+            if self._is_work_told:
+                self._worked_s = time.thread_time() - start_s
             return list(together)
         return [_attempt_alone(body, context, call) for call in calls]
 

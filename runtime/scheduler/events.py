@@ -79,6 +79,7 @@ class BatchReported(Event, frozen=True, kw_only=True):
     loaded: tuple[ModelLoaded, ...]
     run_s: float
     waited_s: float = 0.0
+    worked_s: float | None = None
     switched: tuple[PatchesSwitched, ...] = ()
     coverage: tuple[PatchCoverage, ...] = ()
 

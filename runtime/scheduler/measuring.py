@@ -11,7 +11,9 @@ from .profiles import Profiles
 def learn(profiles: Profiles, batch: RunningBatch, event: BatchReported) -> None:
     """Measure: `run_s` is all of the batch, so loading, switching and waiting are taken off.
 
-    A batch of which a call was not done teaches nothing of calls.
+    A batch of which a call was not done teaches nothing of calls. Sizes of batches are compared by
+    what they took of their device, where that is known: others make it slow for one and not for
+    the next.
     """
     for loaded in event.loaded:
         profiles.load(loaded.key).learn(loaded.seconds_s)
@@ -26,4 +28,8 @@ def learn(profiles: Profiles, batch: RunningBatch, event: BatchReported) -> None
     size = len(batch.calls)
     batch.calls[0].state.profile.learn(calls_s / size)
     key = None if batch.model is None else batch.model.key
-    profiles.batches(batch.op, key, batch.shape).learn(size, calls_s)
+    costs = profiles.batches(batch.op, key, batch.shape)
+    if event.worked_s is None:
+        costs.learn(size, calls_s)
+    else:
+        costs.learn(size, event.worked_s, is_work=True)

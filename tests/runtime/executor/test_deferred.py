@@ -182,6 +182,8 @@ def test_residuals_that_come_late_give_the_same_bits(
     home.send(told(batch, residuals))
     done = home.receive(BatchDone)
     assert 0.2 < done.waited_s < done.run_s
+    assert done.worked_s is not None
+    assert 0.0 < done.worked_s < done.run_s - 0.2  # waiting is no work
     late = tree(outputs(done)[0])
     step.held.append(late)
     assert torch.equal(latents(early, context), latents(late, context))

@@ -38,6 +38,16 @@ def test_loading_switching_and_waiting_are_no_part_of_a_call(plant: Plant) -> No
     assert alone_s(plant) == pytest.approx(0.5)
 
 
+def test_sizes_are_compared_by_the_work_of_the_device_where_it_is_told(plant: Plant) -> None:
+    plant.join("gpu0")
+    for name in "ab":
+        plant.arrive(name, chain(1, DENOISER))
+        report = plant.finish("gpu0", run_s=9.0)
+        plant.happen(msgspec.structs.replace(report, worked_s=0.5))
+    assert alone_s(plant) == pytest.approx(0.5)
+    assert plant.scheduler.profiles.call("denoise", DENOISER.key).seconds_s > 5.0
+
+
 def test_a_batch_teaches_what_it_took_and_what_one_of_its_calls_did(plant: Plant) -> None:
     plant.join("gpu0")
     for number in range(2):
