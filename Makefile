@@ -13,7 +13,7 @@ CORPUS_PACKAGES := comfyui-workflow-templates-json==0.1.123 comfyui-workflow-tem
 	comfyui-workflow-templates-media-api==0.3.34 comfyui-workflow-templates-media-video==0.3.30 \
 	comfyui-workflow-templates-media-other==0.3.65 comfyui-workflow-templates==0.1.95 comfyui-subgraph-blueprints==0.0.13
 
-.PHONY: demo demo-quality test check bench bench-server conformance corpus wheel-test clean .typing
+.PHONY: demo demo-quality test check bench bench-server bench-samplers conformance corpus wheel-test clean .typing
 
 demo: $(INSTALLED)
 	$(BIN)/nodeloom demo
@@ -32,8 +32,9 @@ demo-quality: $(INSTALLED)
 	$(BIN)/python -m training.quality
 
 # All recorded numbers of ComfyUI (NODELOOM_GOLDENS says where they are); skips visibly without them.
+# REPORT: a Markdown page to write, too.
 conformance: $(INSTALLED)
-	PYTHONPATH=tests $(BIN)/python -m conformance
+	PYTHONPATH=tests $(BIN)/python -m conformance $(if $(REPORT),--markdown $(REPORT))
 
 # Published workflow files, fetched once, converted and compared with the recorded prompts.
 corpus: $(INSTALLED)
@@ -45,6 +46,9 @@ bench: $(INSTALLED)
 
 bench-server: $(INSTALLED)
 	$(BIN)/python benchmarks/bench_server.py
+
+bench-samplers: $(INSTALLED)
+	$(BIN)/python benchmarks/bench_samplers.py
 
 # Install afresh only when what is installed or compiled has changed; Python, JavaScript and data files are seen at once.
 $(INSTALLED): pyproject.toml constraints.txt cuda_ext/CMakeLists.txt $(wildcard cuda_ext/csrc/*)

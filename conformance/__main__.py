@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,20 @@ import torch
 
 from .case import Case, Outcome, exceptions_at, goldens_folder
 
+LIBRARIES: Final = ("torch", "numpy", "scipy", "pillow", "kornia", "diffusers", "transformers")
+PREFACE: Final = """# Conformance with ComfyUI 0.8.0
+
+What ComfyUI 0.8.0 gave for thousands of small inputs was recorded once, on a CPU in float32. Each
+recorded case is computed here and compared within the tolerance that the records state; none is
+widened. A case passes, or stands in the second table with its error and the reason. This page is
+written by
+
+    make conformance REPORT=docs/conformance.md
+
+which fails where a case fails that has no reason in `conformance/exceptions.toml`, and needs the
+records (`NODELOOM_GOLDENS`). Last run on one thread with {versions}.
+
+"""
 EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
 MODULES: Final = tuple(
     path.stem
@@ -58,7 +73,7 @@ def main() -> int:
     lines = list(report(tallies, reasons))
     print("\n".join(lines))
     if args.markdown is not None:
-        args.markdown.write_text("\n".join(lines) + "\n", "utf-8")
+        args.markdown.write_text(preface() + "\n".join(lines) + "\n", "utf-8")
     unlisted = sorted(failed.keys() - reasons.keys())
     summary = {
         "cases": sum(tally.passed + len(tally.failed) for tally in tallies.values()),
@@ -86,6 +101,11 @@ def run(module: str, goldens: Path) -> Tally:
             tally.failed[case.name] = outcome.note or error
     tally.seconds = time.monotonic() - started
     return tally
+
+
+def preface() -> str:
+    """What stands before the report where it is a page of its own."""
+    return PREFACE.format(versions=", ".join(f"{name} {version(name)}" for name in LIBRARIES))
 
 
 def report(tallies: dict[str, Tally], reasons: dict[str, str]) -> Iterator[str]:

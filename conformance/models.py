@@ -19,7 +19,8 @@ from nodeloom.graph_import.handles import ModelKey, ModelRef, Role
 from nodeloom.graph_import.model import Model
 from nodeloom.runtime.models.headers import DENOISER_PREFIX, inspect_checkpoint, inspect_part
 from nodeloom.runtime.models.registry import build
-from nodeloom.runtime.models.tiny import TINY, vae_spec, write_spec, write_tiny_sd15
+from nodeloom.runtime.models.sd15.denoiser import LATENT_CHANNELS as UNET_LATENTS
+from nodeloom.runtime.models.tiny import TINY, TINY_INPAINT, vae_spec, write_spec, write_tiny_sd15
 from nodeloom.runtime.models.tiny_controlnet import write_tiny_controlnet
 from nodeloom.runtime.models.tiny_sd3 import LATENT_CHANNELS, MmditSize, mmdit_spec
 from nodeloom.runtime.models.weight_spec import Spec
@@ -89,7 +90,14 @@ def _rows(golden: Golden, sigmas: list[float]) -> list[dict[str, Any]]:
 def _unet_rows(golden: Golden) -> list[dict[str, Any]]:
     sampling = family("sd15").model_sampling
     rows = _rows(golden, [sampling.sigmas[int(timestep)] for timestep in golden["t"]])
-    return [{**row, "x": row["x"] / sampling.input_scale(row["sigma"])} for row in rows]
+    return [_split(row, sampling.input_scale(row["sigma"])) for row in rows]
+
+
+def _split(row: dict[str, Any], input_scale: float) -> dict[str, Any]:
+    """The latents unscaled; the channels behind them are an inpainting UNet's own."""
+    latents, extra = row["x"][:, :UNET_LATENTS], row["x"][:, UNET_LATENTS:]
+    more = {"extra_channels": lambda: extra} if extra.shape[1] else {}
+    return {**row, **more, "x": latents / input_scale}
 
 
 def _sd3_rows(golden: Golden) -> list[dict[str, Any]]:
@@ -141,6 +149,9 @@ def _write_vae(path: Path) -> None:
 _UNET = partial(_prediction, _unet_rows)
 _SD3 = partial(_prediction, _sd3_rows)
 RECORDED: Final[Mapping[str, Recorded]] = {
+    "unet_sd15_inpaint": Recorded(
+        partial(write_tiny_sd15, size=TINY_INPAINT), inspect_checkpoint, Role.DENOISER, _UNET
+    ),
     "unet_sd15": Recorded(write_tiny_sd15, inspect_checkpoint, Role.DENOISER, _UNET),
     "controlnet_sd15": Recorded(write_tiny_controlnet, inspect_part, Role.CONTROLNET, _residuals),
     "sd3": Recorded(_sd3_writer(SD3), inspect_checkpoint, Role.DENOISER, _SD3),

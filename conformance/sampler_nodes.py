@@ -37,6 +37,8 @@ TOLERANCE: Final = 1e-4
 SCALE: Final = family("sd15").scale_factor
 FLOW: Final = sampling_text(FlowModelSampling(shift=3.0, multiplier=1.0))
 KINDS: Final = ("node", "patch", "guider", "addnoise")
+# `first3steps` doesn't say so, but its run, followed backwards, starts at noise on this latent.
+ON_A_LATENT: Final = ("disable_noise_from3", "first3steps")
 DUAL: Final = {"cond1": 0.4, "cond2": 0.1, "negative": -0.25}
 CLASSES: Final = {
     "EpsilonScaling": "Epsilon Scaling",
@@ -149,8 +151,7 @@ Tensors = Mapping[str, torch.Tensor]
 
 
 def _zeros(recorded: torch.Tensor) -> Latent:
-    size = 8 if recorded.shape[-1] % 8 == 0 else recorded.shape[-1]
-    return Latent(samples=torch.zeros(len(recorded), 4, size, size))
+    return Latent(samples=torch.zeros(len(recorded), 4, 8, 8))
 
 
 def _sampled(
@@ -221,6 +222,7 @@ def _of_guider(key: str, run: Any, tensors: Tensors) -> Outcome:
     (noise,) = graph.node("RandomNoise", noise_seed=42)
     if name == "disable_noise_from3":
         (noise,) = graph.node("DisableNoise")
+    if name in ON_A_LATENT:
         latent = Latent(samples=tensors["in/i2i_latent"] / SCALE)
     (guider,) = _guider(graph, name)
     outputs = graph.node(

@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nodeloom.graph_import.sampling.base import Course, Estimate, SamplerState
-from nodeloom.graph_import.sampling.model_sampling import ModelSampling, scaled_linear
-from nodeloom.graph_import.sampling.model_sampling_flow import FlowModelSampling
-from nodeloom.graph_import.sampling.samplers import SAMPLER_NAMES, sampler
+from kit.toy_runs import SAMPLINGS, Trace, sampled
+from nodeloom.graph_import.sampling.base import Course
+from nodeloom.graph_import.sampling.samplers import SAMPLER_NAMES
 from nodeloom.graph_import.sampling.schedules import step_window
-from nodeloom.runtime.sampling.noise import initial_noise, sampler_generator
-from nodeloom.runtime.sampling.noise_brownian import sampler_noise
-from nodeloom.runtime.values import SamplingRun
 from safetensors import safe_open
 
 from .case import Case, Outcome, close, worst
@@ -24,11 +20,11 @@ from .case import Case, Outcome, close, worst
 TOLERANCE = 1e-4
 SHAPE = (2, 4, 8, 8)
 SCALES = {"eps": 0.18215, "flow": 0.3611}
-SAMPLINGS: dict[str, ModelSampling] = {
-    "eps": scaled_linear(beta_start=0.00085, beta_end=0.012, num_timesteps=1000),
-    "flow": FlowModelSampling(shift=3.0, multiplier=1.0),
-}
 GROUPS = ("", "more", "i2i", "adv")
+# ComfyUI shows another x than the one that the model sees: the first one at every step, or (uni_pc)
+# the corrected one, scaled.
+OTHER_X = ("ipndm", "ipndm_v", "deis", "uni_pc", "uni_pc_bh2")
+X_AFTER_THE_STEP = ("dpm_adaptive",)
 
 
 def cases(goldens: Path) -> Iterator[Case]:
@@ -38,79 +34,50 @@ def cases(goldens: Path) -> Iterator[Case]:
     for key, run in recorded.items():
         kind, _, group = key.split("/")[0].partition("_")
         if group in GROUPS and key.split("/")[1] in SAMPLER_NAMES:
-            yield Case(f"samplers/{key}", partial(_compare, tensors, key, kind, group, run))
+            compare = {"i2i": _compare_edit, "adv": _compare_windows}.get(group, _compare)
+            yield Case(f"samplers/{key}", partial(compare, tensors, key, kind, run))
 
 
-def _compare(tensors: Any, key: str, kind: str, group: str, run: Any) -> Outcome:
-    name, sigmas, zeros = key.split("/")[1], tuple(run["sigmas"]), torch.zeros(SHAPE)
-    scale, source = SCALES[kind], run.get("same_as", key)
-    calls: list[float] = []
-    final = tensors.get_tensor(f"{source}/final")
-    match group:
-        case "i2i":
-            latents = tensors.get_tensor("in/i2i_latent") * scale
-            ours = _sampled(name, kind, sigmas, 7, 3.0, latents, calls=calls) / scale
-            return close(ours, final, TOLERANCE / scale)
-        case "adv":
-            first = step_window(sigmas, start=0, end=5, keeps_noise=True)
-            stage = _sampled(name, kind, first, 7, 3.0, zeros, calls=calls)
-            rest = step_window(sigmas, start=5, end=10000, keeps_noise=False)
-            ours = _sampled(name, kind, rest, 11, 3.0, stage, is_noised=False, calls=calls)
-            return close(ours / scale, final, TOLERANCE / scale)
-    cfg = 5.0 if group == "more" else float(key.rsplit("cfg", 1)[1])
-    outcome = close(_sampled(name, kind, sigmas, 42, cfg, zeros, calls=calls), final, TOLERANCE)
-    if "calls_sigma" not in run:
-        return outcome
-    theirs = torch.tensor(run["calls_sigma"], dtype=torch.float64)
-    asked = torch.tensor(calls, dtype=torch.float64)
-    return worst([outcome, close(asked, theirs, 1e-3 if name == "dpm_adaptive" else TOLERANCE)])
+def _compare(tensors: Any, key: str, kind: str, run: Any) -> Outcome:
+    """One KSampler on a zero latent: the last latents, and what is known of every step."""
+    name, source, trace = key.split("/")[1], run.get("same_as", key), Trace()
+    course = Course(tuple(run["sigmas"]), SAMPLINGS[kind])
+    cfg = float(key.rsplit("cfg", 1)[1]) if "cfg" in key.rsplit("/", 1)[1] else 5.0
+    ours = sampled(name, course, torch.zeros(SHAPE), seed=42, cfg=cfg, trace=trace)
+    outcomes = [close(ours, tensors.get_tensor(f"{source}/final"), TOLERANCE)]
+    if "calls_sigma" in run:
+        asked = torch.tensor(trace.sigmas, dtype=torch.float64)
+        theirs = torch.tensor(run["calls_sigma"], dtype=torch.float64)
+        outcomes.append(close(asked, theirs, TOLERANCE))
+    known = tensors.keys()
+    if f"{source}/x" in known and name not in OTHER_X:
+        seen = trace.x[1:] if name in X_AFTER_THE_STEP else trace.x[:-1]
+        outcomes.append(close(torch.stack(seen), tensors.get_tensor(f"{source}/x"), TOLERANCE))
+    if f"{source}/denoised" in known:
+        theirs = tensors.get_tensor(f"{source}/denoised")
+        outcomes.append(close(torch.stack(trace.denoised), theirs, TOLERANCE))
+    return worst(outcomes)
 
 
-def _sampled(
-    name: str,
-    kind: str,
-    sigmas: tuple[float, ...],
-    seed: int,
-    cfg: float,
-    latents: torch.Tensor,
-    *,
-    is_noised: bool = True,
-    calls: list[float],
-) -> torch.Tensor:
-    """The latents of a run; `calls` gets the sigma of each evaluation."""
-    chosen, course = sampler(name), Course(sigmas, SAMPLINGS[kind])
-    fresh = initial_noise(latents.shape, seed) if is_noised else torch.zeros_like(latents)
-    state = chosen.begin(course.sampling.noised(latents, fresh, sigmas[0]), course)
-    run = SamplingRun(state=state, generator=sampler_generator(seed), seed=seed)
-    noise = sampler_noise(run, chosen, course)
-    if chosen.is_adaptive:
-        requests, estimate = chosen.run(state.x, course, noise), None
-        while True:
-            try:
-                asked = next(requests) if estimate is None else requests.send(estimate)
-            except StopIteration as end:
-                state = SamplerState(x=end.value)
-                break
-            calls.append(asked.sigma)
-            estimate = _estimate(asked.x, asked.sigma, cfg)
-    for evaluation in chosen.plan(course) if not chosen.is_adaptive else ():
-        x = state.x if state.x_eval is None else state.x_eval
-        calls.append(evaluation.sigma)
-        estimate = _estimate(x, evaluation.sigma, cfg)
-        state = chosen.update(state, estimate, evaluation, course, noise)
-    last = chosen.finish(state, course)
-    finished: torch.Tensor = course.sampling.finished(last.x, chosen.last_sigma(course))
-    return finished
+def _compare_edit(tensors: Any, key: str, kind: str, run: Any) -> Outcome:
+    """One KSampler on a picture."""
+    scale, course = SCALES[kind], Course(tuple(run["sigmas"]), SAMPLINGS[kind])
+    latents = tensors.get_tensor("in/i2i_latent") * scale
+    ours = sampled(key.split("/")[1], course, latents, seed=7, cfg=3.0) / scale
+    return close(ours, tensors.get_tensor(f"{run.get('same_as', key)}/final"), TOLERANCE)
 
 
-def _estimate(x: torch.Tensor, sigma: float, cfg: float) -> Estimate:
-    positive, negative = _toy(x, sigma, 0.4), _toy(x, sigma, -0.25)
-    guided = positive if cfg == 1.0 else negative + (positive - negative) * cfg
-    return Estimate(guided, negative)
-
-
-def _toy(x: torch.Tensor, sigma: float, c: float) -> torch.Tensor:
-    """The toy denoiser of the recordings."""
-    weight = sigma * sigma / (1.0 + sigma * sigma)
-    mean = x.mean(dim=(2, 3), keepdim=True)
-    return x * (1.0 - weight) + weight * (0.3 * torch.tanh(0.7 * x + c) + 0.1 * mean + 0.5 * c)
+def _compare_windows(tensors: Any, key: str, kind: str, run: Any) -> Outcome:
+    """Two KSamplerAdvanced in a row, with noise left over between them."""
+    name, source, sigmas = key.split("/")[1], run.get("same_as", key), tuple(run["sigmas"])
+    first = Course(step_window(sigmas, start=0, end=5, keeps_noise=True), SAMPLINGS[kind])
+    rest = Course(step_window(sigmas, start=5, end=10000, keeps_noise=False), SAMPLINGS[kind])
+    between = sampled(name, first, torch.zeros(SHAPE), seed=7, cfg=3.0)
+    ours = sampled(name, rest, between, seed=11, cfg=3.0, is_noised=False)
+    found = {"stage1": between / SCALES[kind], "final": ours / SCALES[kind]}
+    return worst(
+        [
+            close(latents, tensors.get_tensor(f"{source}/{what}"), TOLERANCE)
+            for what, latents in found.items()
+        ]
+    )

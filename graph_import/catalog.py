@@ -10,12 +10,17 @@ from .handles import FileIdentity, Role
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint file is, read from its header alone."""
+    """What a checkpoint file is, read from its header alone.
+
+    `encoders` are the text encoders in it by name, such as `clip_l`. A file of text encoders alone
+    has the family of whichever loader names it; `family` is then the first one that has them.
+    """
 
     file: FileIdentity
     family: str
     roles: frozenset[Role]
     dtype: str
+    encoders: tuple[str, ...] = ()
 
 
 class Catalog(Protocol):

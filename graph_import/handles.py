@@ -13,7 +13,11 @@ import msgspec
 Scalar = bool | int | float | str | None
 
 MODEL_SAMPLING = "model_sampling"  # option of a denoiser: a model sampling's text
+MASK_BY_SIGMA = "mask_by_sigma"  # option of a denoiser: how far noise masks are thresholds, 0 to 1
 CLIP_LAYER = "clip_layer"  # option of a text encoder: which layer it gives, -1 is the last
+# Options of a text encoder with T5: how many padding ids follow a text (`text/tokenizer.py`).
+T5_MIN_PADDING = "t5xxl_min_padding"
+T5_MIN_LENGTH = "t5xxl_min_length"
 
 
 class Role(StrEnum):
@@ -63,7 +67,9 @@ class UserClass(msgspec.Struct, frozen=True, kw_only=True):
 class ModelKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Identity of loaded weights: equal keys share one replica.
 
-    For a model of a user's own, `file` is the Python file and `user_class` says which class.
+    A text encoder may lie in several files: the first is `file`, `more_files` are the others, in
+    the order of its family's encoders. For a model of a user's own, `file` is the Python file and
+    `user_class` says which class.
     """
 
     role: Role
@@ -71,12 +77,24 @@ class ModelKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     file: FileIdentity
     dtype: str
     user_class: UserClass | None = None
+    more_files: tuple[FileIdentity, ...] = ()
+
+    @property
+    def files(self) -> tuple[FileIdentity, ...]:
+        """All files that the weights are in."""
+        return (self.file, *self.more_files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all its files together."""
+        return sum(file.size_bytes for file in self.files)
 
     def label(self) -> str:
         """A short name for people: `sd15/denoiser:dreamshaper.safetensors`."""
         if self.user_class is not None:
             return f"{self.role}/{self.user_class.name}:{self.file.path.rsplit('/', 1)[-1]}"
-        return f"{self.family}/{self.role}:{self.file.path.rsplit('/', 1)[-1]}"
+        names = "+".join(file.path.rsplit("/", 1)[-1] for file in self.files)
+        return f"{self.family}/{self.role}:{names}"
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):

@@ -105,7 +105,7 @@ class Model(ABC):
     @property
     def num_bytes(self) -> int:
         """Bytes that the loaded weights hold; an estimate from the file before `load`."""
-        return self.ref.key.file.size_bytes
+        return self.ref.key.size_bytes
 
 
 def _settings(ref: ModelRef | None, settings: Mapping[str, Scalar]) -> Mapping[str, Scalar]:

@@ -25,6 +25,7 @@ AUTOGROW: Final = "COMFY_AUTOGROW_V3"  # stands for any number of inputs of one 
 SAMPLER_STATE: Final = "SAMPLER_STATE"  # this and the next two only where Python workflows sample
 ESTIMATE: Final = "ESTIMATE"  # what a denoiser is asked for at a step
 RESIDUALS: Final = "RESIDUALS"  # what a ControlNet adds to a denoiser's evaluation
+ESTIMATES: Final = "ESTIMATES"  # of some of an evaluation's calls; only inside a lowered Graph
 PATCH: Final = "PATCH"  # that a patch file was fetched and checked; only inside a lowered Graph
 
 SCALARS: Final = frozenset({INT, FLOAT, STRING, BOOLEAN, COMBO})

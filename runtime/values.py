@@ -30,24 +30,71 @@ class Latent(msgspec.Struct, frozen=True, kw_only=True):
     batch_index: tuple[int, ...] | None = None
 
 
+class AvLatent(msgspec.Struct, frozen=True, kw_only=True):
+    """A LATENT of a video and its sound, which one denoiser makes together."""
+
+    video: Latent
+    audio: Latent
+
+
+class CondDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What nodes put on an entry for denoisers that are told more than a text; None: nothing.
+
+    A denoiser that takes none of it leaves it.
+
+    Args:
+        guidance: scale that a guidance-distilled denoiser is told.
+        is_guidance_off: such a denoiser is told no scale at all.
+        reference_latents: unscaled latents of the pictures to work from, in order.
+        reference_method: how these are told from the picture itself.
+        noise_augmentation: share of noise (0 to 1) on `concat_image` or the concat latents.
+        concat_image: float32 [B, 3, h, w], -1 to 1, of the size of the latents.
+        frame_rate: frames per second.
+        cascade_prior: latents of Stable Cascade's stage C.
+        numbers: sizes in pixels and a score that the denoiser was trained to look at, by name:
+            `width`, `height`, `crop_w`, `crop_h`, `target_width`, `target_height`,
+            `aesthetic_score`.
+    """
+
+    guidance: float | None = None
+    is_guidance_off: bool = False
+    reference_latents: tuple[torch.Tensor, ...] = ()
+    reference_method: str | None = None
+    noise_augmentation: float | None = None
+    concat_image: torch.Tensor | None = None
+    frame_rate: float | None = None
+    cascade_prior: torch.Tensor | None = None
+    numbers: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """All that take memory."""
+        pictures = (self.concat_image, self.cascade_prior)
+        return (*self.reference_latents, *(one for one in pictures if one is not None))
+
+
 class CondEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One text on one side of the guidance, and where and when it counts.
 
     Args:
         cond: float32 [1, tokens, width].
         pooled: float32 [1, width] or None.
-        area: (unit, height, width, y, x); the unit is `latent` or `percentage`.
+        area: (unit, height, width, y, x), or (unit, frames, height, width, first frame, y, x); the
+            unit is `latent` or `percentage`.
         strength: weight of the entry within its side.
         mask: float32 [B or 1, H, W]; `is_mask_bounds` crops to where it is not zero.
         start_percent, end_percent: part of the sampling in which it counts.
         controls: markers of the ControlNets that steer it, in order.
+        hooks: markers of the hooks under which the denoiser is evaluated, in order.
         concat_latent: unscaled latents that an inpainting denoiser takes as further channels.
         concat_mask: float32 mask that goes with them.
+        is_default: it counts where the side's other entries leave a gap.
+        more: what some denoisers are told beside the text.
     """
 
     cond: torch.Tensor
     pooled: torch.Tensor | None
-    area: tuple[str, float, float, float, float] | None = None
+    area: tuple[str, *tuple[float, ...]] | None = None
     strength: float = 1.0
     mask: torch.Tensor | None = None
     mask_strength: float = 1.0
@@ -55,8 +102,11 @@ class CondEntry(msgspec.Struct, frozen=True, kw_only=True):
     start_percent: float = 0.0
     end_percent: float = 1.0
     controls: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
     concat_latent: torch.Tensor | None = None
     concat_mask: torch.Tensor | None = None
+    is_default: bool = False
+    more: CondDetails = CondDetails()
 
 
 class Conditioning(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,14 +119,18 @@ class KeptPicture(msgspec.Struct, frozen=True, kw_only=True):
     """What a noise mask keeps of the picture that a run started from.
 
     Args:
-        mask: float32 [1 or B, 1, h, w], 1 where to sample, 0 where to keep.
-        latents: float32 [B, C, h, w], in the denoiser's scaled space.
+        mask: float32 [1 or B, 1, [frames,] h, w], 1 where to sample, 0 where to keep.
+        latents: float32 [B, C, [frames,] h, w], in the denoiser's scaled space.
         noise: the run's initial noise, like `latents`.
+        by_sigma: how far the mask says from when on to sample, not how much; 0 to 1.
+        start_sigma: where the run started.
     """
 
     mask: torch.Tensor
     latents: torch.Tensor
     noise: torch.Tensor
+    by_sigma: float = 0.0
+    start_sigma: float = 0.0
 
 
 class SamplingRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +142,7 @@ class SamplingRun(msgspec.Struct, frozen=True, kw_only=True):
         seed: of the request's noise, 0 to 2^64 - 1; samplers of Brownian noise need it.
         kept: what a noise mask keeps; None: the whole picture is sampled.
         guidance_memory: what the guidance keeps from one evaluation to the next, like `state.x`.
-        denoised: the last evaluation's guided estimate of x0.
+        denoised: the guided estimate of x0 at the last step's start.
     """
 
     state: SamplerState
@@ -111,6 +165,12 @@ class CallResiduals(msgspec.Struct, frozen=True, kw_only=True):
     blocks: tuple[torch.Tensor, ...]
 
 
+class Estimates(msgspec.Struct, frozen=True, kw_only=True):
+    """ESTIMATES of x0 by position in the plan of an evaluation; None where another node has it."""
+
+    calls: tuple[torch.Tensor | None, ...]
+
+
 class Residuals(msgspec.Struct, frozen=True, kw_only=True):
     """RESIDUALS: by position in `sampling/calls.py`'s plan; None where it does not steer a call."""
 
@@ -119,6 +179,8 @@ class Residuals(msgspec.Struct, frozen=True, kw_only=True):
 
 TREE_TYPES: Final = (
     Latent,
+    AvLatent,
+    CondDetails,
     CondEntry,
     Conditioning,
     SamplerState,
@@ -126,9 +188,18 @@ TREE_TYPES: Final = (
     SamplingRun,
     CallResiduals,
     Residuals,
+    Estimates,
 )
 Value = (
-    Scalar | torch.Tensor | Latent | Conditioning | SamplingRun | Residuals | tuple["Value", ...]
+    Scalar
+    | torch.Tensor
+    | Latent
+    | AvLatent
+    | Conditioning
+    | SamplingRun
+    | Residuals
+    | Estimates
+    | tuple["Value", ...]
 )
 _BY_NAME: Final = {cls.__name__: cls for cls in TREE_TYPES}
 

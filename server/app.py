@@ -41,6 +41,7 @@ from .routes import (
     convert,
     frontend,
     history,
+    internal,
     invoke,
     models,
     nodeloom,
@@ -145,6 +146,7 @@ def build_app(settings: Settings, coordinator: Coordinator) -> web.Application:
             app.router.add_post(prefix + path, handler)
         app.router.add_put(prefix + _WORKFLOW, workflows.put_workflow)
         app.router.add_delete(prefix + _WORKFLOW, workflows.delete_workflow)
+    app.router.add_get("/internal/files/{folder}", internal.get_files)  # has no twin below /api
     app.router.add_get("/{path:.*}", frontend.get_file)  # last: whatever is left
     app.on_shutdown.append(close_sockets)
     return app

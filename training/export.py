@@ -14,11 +14,11 @@ from nodeloom.runtime.models.embedding_files import PLAIN_NAME
 from nodeloom.runtime.models.headers import (
     CONTROLNET_PREFIX,
     DENOISER_PREFIX,
-    SD15_TEXT_PREFIX,
     VAE_PREFIX,
 )
 from nodeloom.runtime.models.ldm_unet import unet_name
 from nodeloom.runtime.models.ldm_vae import vae_name
+from nodeloom.runtime.models.text.places import SD15_TEXT_PREFIX
 from nodeloom.runtime.models.tiny import UnetSize, VaeSize, unet_spec, vae_spec
 from nodeloom.runtime.models.tiny_controlnet import HINT_WIDTHS, controlnet_spec
 

@@ -29,7 +29,7 @@ from ..nodes.lowering import (
     edges_of,
 )
 from ..nodes.registry import Registry
-from ..nodes.values import models_of
+from ..nodes.values import patch_files_of
 from ..passes.base import run_passes
 from ..passes.context import PassContext
 from ..passes.options import PassOptions
@@ -250,8 +250,8 @@ class _Importer:
         self, node: PromptNode, waits_for: tuple[Edge, ...], inputs: Mapping[str, Value]
     ) -> None:
         self.wanted.update(edge.source for value in inputs.values() for edge in edges_of(value))
-        refs = [ref for value in inputs.values() for ref in models_of(value)]
-        self.wanted.update(self.patch_edges[p.file].source for ref in refs for p in ref.patches)
+        files = [file for value in inputs.values() for file in patch_files_of(value)]
+        self.wanted.update(self.patch_edges[file].source for file in files)
         self.builder.add_pending(
             Pending(id=NodeId(node.id), class_type=node.class_type, waits_for=waits_for)
         )

@@ -25,6 +25,7 @@ from ..nodes.schema import InputConfig, InputSpec
 from ..types import connects
 from . import problems
 from .api_format import BrokenLink, JsonValue, Link, Literal, PromptGraph, PromptNode
+from .wired import WiredTypes, allowed_types
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,6 +65,7 @@ class NodeChecker:
         self._prompt = prompt
         self._registry = registry
         self._catalog = catalog
+        self._wired = WiredTypes(prompt, registry)
         self._configs: dict[tuple[str, str], InputConfig] = {}
         self._choices: dict[tuple[str, str], tuple[object, ...] | None] = {}
 
@@ -141,10 +143,10 @@ class NodeChecker:
         if not -len(source.outputs) <= link.slot < len(source.outputs):
             findings.faults.append(Fault("IndexError", "tuple index out of range"))
             return
-        received = source.outputs[link.slot].type
         config = self.config(class_type, spec)
-        if not connects(received, config[0]):
-            raise InputRefused(problems.type_mismatch(spec.name, link, received, config))
+        for received in self._wired.over(link):
+            if not connects(received, config[0]) or not connects(received, allowed_types(spec)):
+                raise InputRefused(problems.type_mismatch(spec.name, link, received, config))
         findings.links.append((spec, link))
 
     def _broken_link(self, value: list[JsonValue]) -> Fault:

@@ -13,6 +13,8 @@ from ..ir import Graph
 from ..prompt_text import embedding_names, without_commas
 
 # Ops whose params are a file's identity.
+TEXT_OPS: Final = frozenset({"text_encode", "text_encode_each"})
+TEXTS: Final = frozenset({"text", "text_clip_l", "text_t5xxl"})  # their texts
 FILE_OPS: Final = frozenset({"load_image", "load_image_mask", "patch_fetch"})
 
 
@@ -60,7 +62,7 @@ class PinnedCatalog:
 
 def _files(graph: Graph) -> list[FileIdentity]:
     refs = [node.model for node in graph.nodes if node.model is not None]
-    models = [ref.key.file for ref in refs]
+    models = [file for ref in refs for file in ref.key.files]
     models += [patch.file for ref in refs for patch in ref.patches]
     others = [
         msgspec.convert(dict(node.params), FileIdentity)
@@ -74,13 +76,13 @@ def _embeddings(graph: Graph) -> dict[str, FileIdentity | None]:
     """What the names in encoded texts stood for: a file, or None, in each text alike."""
     known: dict[str, FileIdentity | None] = {}
     for node in graph.nodes:
-        if node.op == "text_encode":
-            params = dict(node.params)
-            for written in embedding_names(str(params.get("text", ""))):
+        texts = [value for param, value in node.params if param in TEXTS]
+        for text in texts if node.op in TEXT_OPS else ():
+            for written in embedding_names(str(text)):
                 known.update(dict.fromkeys((written, without_commas(written)[0])))
     for node in graph.nodes:
         for param, value in node.params:
-            if node.op == "text_encode" and param.startswith("embedding_"):
+            if node.op in TEXT_OPS and param.startswith("embedding_"):
                 name, path, size_bytes, mtime_ns = msgspec.json.decode(str(value))
                 known[name] = FileIdentity(path=path, size_bytes=size_bytes, mtime_ns=mtime_ns)
     return known

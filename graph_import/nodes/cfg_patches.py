@@ -23,9 +23,9 @@ LATENTS: Final = "comfy_extras.nodes_latent"
 
 
 def _patched(node: Lowering, patch: CfgPatch) -> Handle:
-    ref = node.model("model")
-    patches = (*cfg_patches(ref.option(CFG_PATCHES)), patch)
-    return Handle(ref=ref.with_option(CFG_PATCHES, patches_text(patches)))
+    handle = node.handle("model")
+    patches = (*cfg_patches(handle.ref.option(CFG_PATCHES)), patch)
+    return handle.on(handle.ref.with_option(CFG_PATCHES, patches_text(patches)))
 
 
 def _numbers(node: Lowering, specs: tuple[InputSpec, ...]) -> tuple[tuple[str, float], ...]:

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-import msgspec
-
 from ..catalog import Catalog
 from ..errors import ModelFileProblem
 from ..handles import CLIP_LAYER, FileIdentity
 from ..prompt_text import embedding_names, without_commas
 from ..types import CLIP, CONDITIONING
 from .base import NodeClass
-from .lowering import Handle, Lowering, Value
+from .lowering import Lowering, Value
 from .schema import NodeSchema, integer, ports, socket, text
 
 MAX_EMBEDDINGS: Final = 64  # different ones in a text: each is looked for on disk
@@ -39,22 +37,10 @@ class CLIPTextEncode(NodeClass):
     )
 
     def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
-        try:
-            _embeddings(str(literals.get("text", "")), catalog)
-        except ModelFileProblem as problem:
-            return {"text": problem.message}
-        return {}
+        return embedding_problems(literals, catalog, "text")
 
     def lower(self, node: Lowering) -> tuple[Value, ...]:
-        try:
-            files = _embeddings(node.text("text"), node.catalog)
-        except ModelFileProblem as problem:
-            raise node.refusal("text", problem.message) from problem
-        entries = {
-            f"embedding_{index}": json.dumps([name, file.path, file.size_bytes, file.mtime_ns])
-            for index, (name, file) in enumerate(files.items())
-        }
-        args = {"text": node.inputs["text"], **entries}
+        args = {"text": node.inputs["text"], **embedding_args(node, "text")}
         return node.add("text_encode", args, model=node.model("clip"))
 
 
@@ -73,10 +59,40 @@ class CLIPSetLastLayer(NodeClass):
     )
 
     def lower(self, node: Lowering) -> tuple[Value, ...]:
-        ref = node.model("clip")
-        others = tuple(option for option in ref.options if option[0] != CLIP_LAYER)
-        chosen = (CLIP_LAYER, node.integer("stop_at_clip_layer"))
-        return (Handle(ref=msgspec.structs.replace(ref, options=(*others, chosen))),)
+        encoder = node.handle("clip")
+        layer = node.integer("stop_at_clip_layer")
+        return (encoder.on(encoder.ref.with_option(CLIP_LAYER, layer)),)
+
+
+def embedding_args(node: Lowering, *names: str) -> dict[str, str]:
+    """The arguments that name the files of embeddings in the texts of these inputs.
+
+    Raises: NeedsValue, InputRefused.
+    """
+    node.require(*names)
+    files: dict[str, FileIdentity] = {}
+    for name in names:
+        try:
+            files |= _embeddings(node.text(name), node.catalog)
+        except ModelFileProblem as problem:
+            raise node.refusal(name, problem.message) from problem
+    return {
+        f"embedding_{index}": json.dumps([name, file.path, file.size_bytes, file.mtime_ns])
+        for index, (name, file) in enumerate(files.items())
+    }
+
+
+def embedding_problems(
+    literals: Mapping[str, Any], catalog: Catalog, *names: str
+) -> dict[str, str]:
+    """Which of these texts name embeddings that can't be used, each with the reason."""
+    problems: dict[str, str] = {}
+    for name in names:
+        try:
+            _embeddings(str(literals.get(name, "")), catalog)
+        except ModelFileProblem as problem:
+            problems[name] = problem.message
+    return problems
 
 
 def _embeddings(words: str, catalog: Catalog) -> dict[str, FileIdentity]:

@@ -1,4 +1,4 @@
-"""Node classes that make one conditioning of others; ControlNets stay on their entries."""
+"""Node classes that make one conditioning of others; what hangs on its entries stays there."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ class ConditioningCombine(NodeClass):
 
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         first, second = node.steering("conditioning_1"), node.steering("conditioning_2")
-        added = [control for control in second.controls if control not in first.controls]
-        (edge,) = node.add(
-            "conditioning_combine", {"conditioning_1": first, "conditioning_2": second}
-        )
-        return (Steering(edge=edge, controls=(*first.controls, *added)),)
+        return (combined(node, first, second),)
 
 
 class ConditioningAverage(NodeClass):
@@ -83,7 +79,20 @@ class ConditioningZeroOut(NodeClass):
         return _steered(node, "conditioning_zero_out", "conditioning")
 
 
+def combined(
+    node: Lowering, first: Steering, second: Steering, part: str | None = None
+) -> Steering:
+    """The entries of both, with all that hangs on either."""
+    args = {"conditioning_1": first, "conditioning_2": second}
+    (edge,) = node.add("conditioning_combine", args, part=part)
+    return Steering(
+        edge=edge,
+        controls=tuple(dict.fromkeys((*first.controls, *second.controls))),
+        hooks=tuple(dict.fromkeys((*first.hooks, *second.hooks))),
+    )
+
+
 def _steered(node: Lowering, op: str, name: str) -> tuple[Value, ...]:
-    """`op` on all inputs; the ControlNets are those of input `name`, whose entries it changes."""
+    """`op` on all inputs; what hangs on the entries of input `name` stays."""
     (edge,) = node.add(op, node.inputs)
-    return (Steering(edge=edge, controls=node.steering(name).controls),)
+    return (node.steering(name).on(edge),)

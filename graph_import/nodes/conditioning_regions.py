@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..types import CONDITIONING, MASK
 from .base import NodeClass
-from .lowering import Lowering, Steering, Value
+from .lowering import Lowering, Value
 from .schema import InputSpec, NodeSchema, combo, integer, number, ports, socket
 
 MAX_RESOLUTION = 16384
@@ -99,4 +99,4 @@ class ConditioningSetTimestepRange(NodeClass):
 
 def _steered(node: Lowering, op: str) -> tuple[Value, ...]:
     (edge,) = node.add(op, node.inputs)
-    return (Steering(edge=edge, controls=node.steering("conditioning").controls),)
+    return (node.steering("conditioning").on(edge),)

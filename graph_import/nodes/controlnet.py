@@ -20,10 +20,10 @@ from .base import NodeClass
 from .loaders import check_part, part_handle
 from .lowering import Constant, Control, Lowering, Steering, Value
 from .schema import FileChoices, InputSpec, NodeSchema, combo, number, ports, socket
+from .values import MARKER_DIGITS
 
 CONTROLNETS: Final = FileChoices(kind="controlnet")
 WEIGHT_DTYPE: Final = "float32"  # as ComfyUI holds them on a CPU
-MARKER_DIGITS: Final = 32
 
 _FILE: Final = combo("control_net_name", CONTROLNETS, None)
 STRENGTH: Final = number("strength", default=1.0, min=0.0, max=10.0, step=0.01)
@@ -203,4 +203,4 @@ def _identity(node: Lowering, value: Constant | Edge) -> object:
 def steered(node: Lowering, given: Steering, control: Control, part: str | None) -> Steering:
     """A conditioning, its entries marked as steered by one more ControlNet."""
     (edge,) = node.add("cond_control", {"conditioning": given, "marker": control.marker}, part=part)
-    return Steering(edge=edge, controls=(*given.controls, control))
+    return msgspec.structs.replace(given, edge=edge, controls=(*given.controls, control))

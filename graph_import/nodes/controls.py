@@ -17,8 +17,10 @@ from ..families import sampling_of
 from ..handles import ModelRef
 from ..ir import Edge, EdgeKind, ParamValue
 from ..sampling.base import Evaluation
+from ..sampling.guiders import GuiderKind
 from ..sampling.model_sampling import ModelSampling
 from .lowering import Control, Lowering, Steering, Value
+from .values import Hook
 
 SIGMA_TOLERANCE: Final = 1e-6  # relative: ComfyUI compares float32 numbers
 
@@ -32,20 +34,26 @@ class Guides:
     Args:
         args: `positive`, `negative` and `cfg`.
         controls: the ControlNets on either side, each once.
+        hooks: the sets of hooks that entries of either side have, each once.
     """
 
     args: Args
     controls: tuple[Control, ...]
+    hooks: tuple[tuple[Hook, ...], ...] = ()
 
     def with_args(self, more: Args) -> Guides:
         """The same guides, and more that the nodes are told."""
-        return Guides({**self.args, **more}, self.controls)
+        return Guides({**self.args, **more}, self.controls, self.hooks)
 
 
-def guides(node: Lowering, model: ModelRef) -> Guides:
+def guides(node: Lowering) -> Guides:
     """The guides of a sampling node. Raises: InputRefused: a ControlNet is of another family."""
-    sides = node.steering("positive"), node.steering("negative")
-    return guided_by(node, model, *sides, node.inputs["cfg"])
+    model, sides = node.handle("model"), (node.steering("positive"), node.steering("negative"))
+    own = model.perp_neg
+    if own is None:
+        return guided_by(node, model.ref, *sides, node.inputs["cfg"])
+    guided = guided_by(node, model.ref, *sides, node.inputs["cfg"], third=own.empty)
+    return guided.with_args({"guider": str(GuiderKind.PERP_NEG), "cfg_third": own.scale})
 
 
 def guided_by(
@@ -71,7 +79,8 @@ def guided_by(
     args: dict[str, Value | ParamValue] = {"positive": positive, "negative": negative, "cfg": cfg}
     if third is not None:
         args["third"] = third
-    return Guides(args, tuple(controls.values()))
+    hooks = dict.fromkeys(hooks for side in sides for hooks in side.hooks if hooks)
+    return Guides(args, tuple(controls.values()), tuple(hooks))
 
 
 def add_controls(
@@ -117,7 +126,8 @@ def _with_those_for_both(node: Lowering, positive: Steering, negative: Steering)
     for index, control in enumerate(c for c in positive.controls if c.is_for_both_sides):
         marked: Args = {"conditioning": negative, "marker": control.marker}
         (edge,) = node.add("cond_control", marked, part=f"negative-{index}")
-        negative = Steering(edge=edge, controls=(*negative.controls, control))
+        controls = (*negative.controls, control)
+        negative = msgspec.structs.replace(negative, edge=edge, controls=controls)
     return negative
 
 

@@ -10,7 +10,7 @@ from ..sampling.guiders import GuiderKind
 from ..types import CONDITIONING, LATENT, MODEL
 from .base import NodeClass
 from .controls import guided_by
-from .guiders import GUIDER, number_on
+from .guiders import GUIDER, cfg_guider
 from .lowering import Constant, Lowering, Value
 from .runs import begin_run, end_run, take_step
 from .sampling import MAX_SEED
@@ -31,14 +31,7 @@ def _custom(node: Lowering) -> tuple[Value, ...]:
     is_noise_added = (
         bool(added.value) if isinstance(added, Constant) else bool(node.integer("add_noise"))
     )
-    guider = GuiderValue(
-        kind=GuiderKind.CFG,
-        model=node.model("model"),
-        positive=node.steering("positive"),
-        negative=node.steering("negative"),
-        cfg=number_on(node, "cfg"),
-    )
-    return _run(node, guider, node.inputs["noise_seed"], is_noise_added=is_noise_added)
+    return _run(node, cfg_guider(node), node.inputs["noise_seed"], is_noise_added=is_noise_added)
 
 
 def _custom_advanced(node: Lowering) -> tuple[Value, ...]:
@@ -75,11 +68,10 @@ def _run(
         node,
         latent,
         seed,
-        family=guider.model.key.family,
+        guider.model,
         sampler_name=named.text,
         sigmas=sigmas,
         is_noise_added=is_noise_added,
-        model_sampling=guider.model.option(MODEL_SAMPLING),
     )
     for _ in range(run.num_steps):
         run = take_step(node, run, guider.model, guided)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from ..ir import Edge
 from ..sampling.guiders import GuiderKind
 from ..types import CONDITIONING, MODEL
@@ -13,10 +15,12 @@ from .lowering import Constant, Lowering, Value
 from .schema import InputSpec, NodeSchema, number, ports, socket
 from .sigma_schedules import CUSTOM_SAMPLER
 from .tabled import choice, node_class
-from .values import GuiderValue
+from .values import GuiderValue, PerpNeg
 
 GUIDER: Final = "GUIDER"
+PERP_NEG: Final = "comfy_extras.nodes_perpneg"
 _MODEL: Final = socket("model", MODEL)
+_NEG_SCALE: Final = number("neg_scale", default=1.0, min=0.0, max=100.0, step=0.01)
 
 
 def _cfg(name: str) -> InputSpec:
@@ -66,13 +70,21 @@ def _basic(node: Lowering) -> GuiderValue:
     )
 
 
-def _plain(node: Lowering) -> GuiderValue:
-    return GuiderValue(
+def cfg_guider(node: Lowering) -> GuiderValue:
+    """Classifier-free guidance, or what the model has in its place. Raises: InputRefused."""
+    model = node.handle("model")
+    guider = GuiderValue(
         kind=GuiderKind.CFG,
-        model=node.model("model"),
+        model=model.ref,
         positive=node.steering("positive"),
         negative=node.steering("negative"),
         cfg=number_on(node, "cfg"),
+    )
+    own = model.perp_neg
+    if own is None:
+        return guider
+    return msgspec.structs.replace(
+        guider, kind=GuiderKind.PERP_NEG, third=own.empty, cfg_third=own.scale
     )
 
 
@@ -89,6 +101,26 @@ def _dual(node: Lowering) -> GuiderValue:
     )
 
 
+class PerpNegOnModel(NodeClass):
+    """Perp-Neg for a model, wherever it is sampled with a positive and a negative side."""
+
+    schema = NodeSchema(
+        class_type="PerpNeg",
+        display_name="Perp-Neg (DEPRECATED by PerpNegGuider)",
+        category="_for_testing",
+        python_module=PERP_NEG,
+        inputs=(_MODEL, socket("empty_conditioning", CONDITIONING), _NEG_SCALE),
+        outputs=ports(MODEL=MODEL),
+        is_v3=True,
+        is_deprecated=True,
+        is_experimental=True,
+    )
+
+    def lower(self, node: Lowering) -> tuple[Value, ...]:
+        own = PerpNeg(empty=node.steering("empty_conditioning"), scale=number_on(node, "neg_scale"))
+        return (msgspec.structs.replace(node.handle("model"), perp_neg=own),)
+
+
 def _perp_neg(node: Lowering) -> GuiderValue:
     return GuiderValue(
         kind=GuiderKind.PERP_NEG,
@@ -102,6 +134,7 @@ def _perp_neg(node: Lowering) -> GuiderValue:
 
 
 NODES: Final[tuple[type[NodeClass], ...]] = (
+    PerpNegOnModel,
     _guider(
         "BasicGuider",
         (socket("conditioning", CONDITIONING),),
@@ -111,7 +144,7 @@ NODES: Final[tuple[type[NodeClass], ...]] = (
     _guider(
         "CFGGuider",
         (socket("positive", CONDITIONING), socket("negative", CONDITIONING), _cfg("cfg")),
-        _plain,
+        cfg_guider,
         "Classifier-free guidance.",
     ),
     _guider(
@@ -131,11 +164,11 @@ NODES: Final[tuple[type[NodeClass], ...]] = (
             *(socket(name, CONDITIONING) for name in ("positive", "negative")),
             socket("empty_conditioning", CONDITIONING),
             _cfg("cfg"),
-            number("neg_scale", default=1.0, min=0.0, max=100.0, step=0.01),
+            _NEG_SCALE,
         ),
         _perp_neg,
         "Subtracts of the negative side what isn't along the positive one.",
-        python_module="comfy_extras.nodes_perpneg",
+        python_module=PERP_NEG,
         category="_for_testing",
         is_experimental=True,
     ),

@@ -8,10 +8,10 @@ from typing import Any, Final
 from ..catalog import Catalog
 from ..errors import ModelFileProblem
 from ..ir import ParamValue
-from ..types import IMAGE, INT, MASK
+from ..types import COMBO, IMAGE, INT, MASK
 from .base import NodeClass
 from .lowering import Lowering, Value
-from .schema import FileChoices, NodeSchema, combo, integer, ports, socket, text
+from .schema import FileChoices, InputSpec, NodeSchema, combo, integer, ports, socket, text
 
 SAVED_WITH: Final = {"prompt": "PROMPT", "extra_pnginfo": "EXTRA_PNGINFO"}
 UPSCALE_METHODS: Final = ("nearest-exact", "bilinear", "area", "bicubic", "lanczos")
@@ -32,11 +32,7 @@ class SaveImage(NodeClass):
     )
 
     def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
-        # A prefix that comes over a link is judged when it is known, by the op.
-        prefix = str(literals.get("filename_prefix", "")).replace("\\", "/")
-        if prefix.startswith("/") or ".." in prefix.split("/"):
-            return {"filename_prefix": "leaves the output folder"}
-        return {}
+        return check_prefix(literals)
 
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         return node.add("save_image", {**node.inputs, "folder": "output"}, hidden=tuple(SAVED_WITH))
@@ -80,6 +76,40 @@ class LoadImage(NodeClass):
         return node.add("load_image", _picture(node))
 
 
+class LoadImageOutput(NodeClass):
+    """A picture of the output folder, by its annotated name: `a.png [output]`."""
+
+    schema = NodeSchema(
+        class_type="LoadImageOutput",
+        display_name="Load Image (from Outputs)",
+        category="image",
+        inputs=(
+            InputSpec(
+                name="image",
+                type=COMBO,
+                options={
+                    "image_upload": True,
+                    "image_folder": "output",
+                    "remote": {
+                        "route": "/internal/files/output",
+                        "refresh_button": True,
+                        "control_after_refresh": "first",
+                    },
+                },
+            ),
+        ),
+        outputs=ports(IMAGE=IMAGE, MASK=MASK),
+        is_experimental=True,
+    )
+    own_checks = frozenset({"image"})  # clients fetch the list themselves
+
+    def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
+        return _check_picture(literals, catalog)
+
+    def lower(self, node: Lowering) -> tuple[Value, ...]:
+        return node.add("load_image", _picture(node))
+
+
 class LoadImageMask(NodeClass):
     """One channel of a picture as a mask."""
 
@@ -101,6 +131,14 @@ class LoadImageMask(NodeClass):
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         args = {**_picture(node), "channel": node.inputs["channel"]}
         return node.add("load_image_mask", args)
+
+
+def check_prefix(literals: Mapping[str, Any]) -> Mapping[str, str]:
+    """Why a `filename_prefix` may not be; one that comes over a link is judged by the op."""
+    prefix = str(literals.get("filename_prefix", "")).replace("\\", "/")
+    if prefix.startswith("/") or ".." in prefix.split("/"):
+        return {"filename_prefix": "leaves the output folder"}
+    return {}
 
 
 def _check_picture(literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:

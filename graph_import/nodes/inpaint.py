@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ..types import CONDITIONING, IMAGE, LATENT, MASK, VAE
+from ..handles import MASK_BY_SIGMA
+from ..types import CONDITIONING, FLOAT, IMAGE, LATENT, MASK, MODEL, VAE
 from .base import NodeClass
-from .lowering import Lowering, Steering, Value
-from .schema import NodeSchema, integer, ports, socket, switch
+from .lowering import Lowering, Value
+from .schema import InputSpec, NodeSchema, integer, ports, socket, switch
 
 
 class SetLatentNoiseMask(NodeClass):
@@ -21,6 +22,34 @@ class SetLatentNoiseMask(NodeClass):
 
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         return node.add("set_noise_mask", node.inputs)
+
+
+class DifferentialDiffusion(NodeClass):
+    """Noise masks say when sampling reaches a place: the whiter, the sooner."""
+
+    schema = NodeSchema(
+        class_type="DifferentialDiffusion",
+        display_name="Differential Diffusion",
+        category="_for_testing",
+        python_module="comfy_extras.nodes_differential_diffusion",
+        inputs=(
+            socket("model", MODEL),
+            InputSpec(
+                name="strength",
+                type=FLOAT,
+                options={"default": 1.0, "min": 0.0, "max": 1.0, "step": 0.01},
+                is_required=False,
+            ),
+        ),
+        outputs=ports(MODEL=MODEL),
+        is_v3=True,
+        is_experimental=True,
+    )
+
+    def lower(self, node: Lowering) -> tuple[Value, ...]:
+        strength = node.number("strength") if "strength" in node.inputs else 1.0
+        handle = node.handle("model")
+        return (handle.on(handle.ref.with_option(MASK_BY_SIGMA, repr(strength))),)
 
 
 class VAEEncodeForInpaint(NodeClass):
@@ -67,7 +96,7 @@ class InpaintModelConditioning(NodeClass):
         args = {name: node.inputs[name] for name in names}
         positive, negative, latent = node.add("inpaint_conditioning", args, model=node.model("vae"))
         return (
-            Steering(edge=positive, controls=node.steering("positive").controls),
-            Steering(edge=negative, controls=node.steering("negative").controls),
+            node.steering("positive").on(positive),
+            node.steering("negative").on(negative),
             latent,
         )

@@ -14,6 +14,7 @@ from dataclasses import replace
 from ..errors import GraphBroken
 from ..ir import Edge
 from .base import NodeClass
+from .hooked import under_encoder_hooks
 from .literals import InputRefused
 from .lowering import CallOf, Lowering, NeedsValue
 from .schema import NodeSchema
@@ -93,7 +94,7 @@ def calls_of(schema: NodeSchema, node: Lowering) -> tuple[Lowering, ...]:
 
 def _lower_call(cls: NodeClass, call: Lowering) -> tuple[Value, ...]:
     try:
-        return cls.lower(call)
+        return under_encoder_hooks(call, cls.lower(call))
     except NeedsValue as needs:
         if call.nodes:
             raise GraphBroken(f"{call.node_id!r} was half lowered", node_id=call.node_id) from needs

@@ -8,15 +8,17 @@ from typing import Any, Final
 from ..catalog import Catalog, CheckpointInfo
 from ..errors import ModelFileProblem
 from ..handles import ModelKey, ModelRef, Role
-from ..types import CLIP, COMBO, MODEL, VAE
+from ..types import CLIP, MODEL, VAE
 from .base import NodeClass
 from .lowering import Handle, Lowering, Value
-from .schema import FileChoices, InputSpec, NodeSchema, combo, ports
+from .schema import FileChoices, NodeSchema, combo, ports
+from .text_encoder_loaders import STORED_DTYPE
+from .values import Absent
 
-# As ComfyUI holds them on a CPU: the text encoder's weights are rounded to half precision.
+# As ComfyUI holds them on a CPU.
 STORED_DTYPES: Final = {
     Role.DENOISER: "float32",
-    Role.TEXT_ENCODER: "float16",
+    Role.TEXT_ENCODER: STORED_DTYPE,
     Role.VAE: "float32",
 }
 # What UNETLoader offers, and what the weights are rounded to. Arithmetic in 8 bits (`_fast`) is a
@@ -27,31 +29,10 @@ WEIGHT_DTYPES: Final = {
     "fp8_e4m3fn_fast": "float8_e4m3fn",
     "fp8_e5m2": "float8_e5m2",
 }
-SD_CLIP: Final = "stable_diffusion"
-CLIP_TYPES: Final = (
-    SD_CLIP,
-    "stable_cascade",
-    "sd3",
-    "stable_audio",
-    "mochi",
-    "ltxv",
-    "pixart",
-    "cosmos",
-    "lumina2",
-    "wan",
-    "hidream",
-    "chroma",
-    "ace",
-    "omnigen2",
-    "qwen_image",
-    "hunyuan_image",
-    "flux2",
-    "ovis",
-)
 
 
 class CheckpointLoaderSimple(NodeClass):
-    """A checkpoint file's denoiser, text encoder and VAE."""
+    """A checkpoint file's denoiser, and its text encoder and VAE if it has them."""
 
     schema = NodeSchema(
         class_type="CheckpointLoaderSimple",
@@ -76,20 +57,25 @@ class CheckpointLoaderSimple(NodeClass):
         except ModelFileProblem as problem:
             raise node.refusal("ckpt_name", problem.message) from problem
         return tuple(
-            Handle(
-                ref=ModelRef(
-                    key=ModelKey(role=role, family=info.family, file=info.file, dtype=dtype)
-                )
-            )
+            _part_of(info, role, dtype, node.text("ckpt_name"))
             for role, dtype in STORED_DTYPES.items()
         )
 
 
 def _checkpoint(name: str, catalog: Catalog) -> CheckpointInfo:
     info = catalog.checkpoint(name)
-    if missing := STORED_DTYPES.keys() - info.roles:
-        raise ModelFileProblem(f"{name} has no {', no '.join(sorted(missing))}", name=name)
+    if Role.DENOISER not in info.roles:
+        raise ModelFileProblem(f"{name} has no {Role.DENOISER}", name=name)
     return info
+
+
+def _part_of(info: CheckpointInfo, role: Role, dtype: str, name: str) -> Value:
+    """A model of a checkpoint. Some come without text encoders or VAE, for files of their own."""
+    if role not in info.roles:
+        return Absent(reason=f"{name} has no {role}")
+    return Handle(
+        ref=ModelRef(key=ModelKey(role=role, family=info.family, file=info.file, dtype=dtype))
+    )
 
 
 class VAELoader(NodeClass):
@@ -130,44 +116,6 @@ class UNETLoader(NodeClass):
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         dtype = WEIGHT_DTYPES[node.text("weight_dtype")]
         return (part_handle(node, "unet_name", "diffusion_models", Role.DENOISER, dtype),)
-
-
-class CLIPLoader(NodeClass):
-    """A text encoder from a file of its own. Where it runs is the executors' business."""
-
-    schema = NodeSchema(
-        class_type="CLIPLoader",
-        display_name="Load CLIP",
-        category="advanced/loaders",
-        inputs=(
-            combo("clip_name", FileChoices(kind="text_encoders"), None),
-            combo("type", CLIP_TYPES, None),
-            InputSpec(
-                name="device",
-                type=COMBO,
-                options={"advanced": True},
-                choices=("default", "cpu"),
-                is_required=False,
-            ),
-        ),
-        outputs=ports(CLIP=CLIP),
-    )
-
-    def validate(self, literals: Mapping[str, Any], catalog: Catalog) -> Mapping[str, str]:
-        type_ = literals.get("type", SD_CLIP)
-        if type_ in CLIP_TYPES and type_ != SD_CLIP:
-            return {"type": _unsupported(type_)}
-        return check_part(literals, catalog, "clip_name", "text_encoders", Role.TEXT_ENCODER)
-
-    def lower(self, node: Lowering) -> tuple[Value, ...]:
-        type_ = node.text("type")
-        if type_ != SD_CLIP:
-            raise node.refusal("type", _unsupported(type_))
-        return (part_handle(node, "clip_name", "text_encoders", Role.TEXT_ENCODER),)
-
-
-def _unsupported(type_: object) -> str:
-    return f"text encoders of type {type_} are not supported yet, only {SD_CLIP}"
 
 
 def check_part(

@@ -16,7 +16,7 @@ from ..errors import ModelFileProblem
 from ..handles import FileIdentity, ModelRef, Patch
 from ..types import CLIP, MODEL
 from .base import NodeClass
-from .lowering import Handle, Lowering, Value
+from .lowering import Lowering, Value
 from .schema import FileChoices, InputSpec, NodeSchema, combo, number, ports, socket
 
 LORAS: Final = FileChoices(kind="loras")
@@ -86,16 +86,16 @@ def patched(node: Lowering, strengths: Mapping[str, str]) -> tuple[Value, ...]:
 
     At strength 0 a model stays what it is, and where all are 0 the file is not looked at.
     """
-    models = {name: node.model(name) for name in strengths}
+    models = {name: node.handle(name) for name in strengths}
     given = {name: node.number(strength) for name, strength in strengths.items()}
     if not any(given.values()):
-        return tuple(Handle(ref=ref) for ref in models.values())
+        return tuple(models.values())
     try:
         file = node.catalog.file(LORAS.kind, node.text("lora_name"))
     except ModelFileProblem as problem:
         raise node.refusal("lora_name", problem.message) from problem
     node.add_patch(file)
-    return tuple(Handle(ref=_add(ref, file, given[name])) for name, ref in models.items())
+    return tuple(model.on(_add(model.ref, file, given[name])) for name, model in models.items())
 
 
 def _add(ref: ModelRef, file: FileIdentity, strength: float) -> ModelRef:

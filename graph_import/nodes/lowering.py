@@ -23,6 +23,7 @@ from .literals import Complaint, InputRefused, check_choice, check_range, conver
 from .op_table import spec_of
 from .schema import NodeSchema
 from .values import (
+    Absent,
     Constant,
     Control,
     EdgeList,
@@ -152,10 +153,16 @@ class Lowering:
 
     def model(self, name: str) -> ModelRef:
         """The model on `name`. Raises: InputRefused: something else is there."""
+        return self.handle(name).ref
+
+    def handle(self, name: str) -> Handle:
+        """The model on `name`, with how it is guided. Raises: InputRefused: as `model`."""
         value = self.inputs[name]
+        if isinstance(value, Absent):
+            raise self.refusal(name, value.reason)
         if not isinstance(value, Handle):
             raise self.refusal(name, f"a {self.schema.input(name).type} was expected")
-        return value.ref
+        return value
 
     def steering(self, name: str) -> Steering:
         """The conditioning on `name`. Raises: InputRefused: something else is there."""

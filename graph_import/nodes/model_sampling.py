@@ -19,7 +19,7 @@ from ..sampling.model_sampling_flow import FlowModelSampling, FluxModelSampling,
 from ..sampling.predictions import Prediction
 from ..types import LATENT, MODEL
 from .base import NodeClass
-from .lowering import Constant, Handle, Lowering, Value
+from .lowering import Constant, Lowering, Value
 from .schema import InputSpec, NodeSchema, combo, integer, number, ports, socket, switch
 from .tabled import node_class
 
@@ -51,8 +51,8 @@ def _setting(
 
     def lower(node: Lowering) -> tuple[Value, ...]:
         node.require(*needed)
-        ref = node.model("model")
-        return (Handle(ref=ref.with_option(MODEL_SAMPLING, sampling_text(make(node)))),)
+        handle = node.handle("model")
+        return (handle.on(handle.ref.with_option(MODEL_SAMPLING, sampling_text(make(node)))),)
 
     schema = NodeSchema(
         class_type=class_type,

@@ -15,6 +15,7 @@ from ..ir import Port
 from ..types import (
     BOOLEAN,
     CONDITIONING,
+    ESTIMATES,
     FLOAT,
     IMAGE,
     INT,
@@ -26,6 +27,8 @@ from ..types import (
     STRING,
 )
 from .op_spec import OpSpec as OpSpec
+from .ops_conditioning import TABLE as CONDITIONINGS
+from .ops_encoding import TABLE as ENCODINGS
 from .ops_images import TABLE as IMAGES
 from .ops_latents import TABLE as LATENTS
 from .ops_sampling import TABLE as SAMPLING
@@ -37,6 +40,16 @@ SIGMAS: Final = "SIGMAS"  # a tuple of floats, always a constant
 AREA: Final = ("width", "height", "x", "y")
 MODEL_SAMPLING: Final = {"model_sampling": STRING}  # where it isn't the family's own
 GUIDER: Final = {"guider": STRING, "third": CONDITIONING, "cfg_third": FLOAT}
+EVALUATION: Final = {
+    "state": SAMPLER_STATE,
+    "positive": CONDITIONING,
+    "negative": CONDITIONING,
+    "cfg": FLOAT,
+    "sampler": STRING,
+    "sigmas": SIGMAS,
+    "evaluation": INT,
+    "family": STRING,
+}
 
 
 def spec_of(op: str, model: ModelRef | None) -> OpSpec | None:
@@ -130,24 +143,22 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
                 "sigmas": SIGMAS,
                 "family": STRING,
             },
-            optional=MODEL_SAMPLING,
+            optional={**MODEL_SAMPLING, "mask_by_sigma": FLOAT},
             outputs=ports(state=SAMPLER_STATE),
         ),
         "denoise": OpSpec(
-            args={
-                "state": SAMPLER_STATE,
-                "positive": CONDITIONING,
-                "negative": CONDITIONING,
-                "cfg": FLOAT,
-                "sampler": STRING,
-                "sigmas": SIGMAS,
-                "evaluation": INT,
-                "family": STRING,
-            },
+            args=EVALUATION,
             optional={**MODEL_SAMPLING, **GUIDER, "keep_denoised": BOOLEAN},
             outputs=ports(state=SAMPLER_STATE),
             role=Role.DENOISER,
-            numbered={"residuals": RESIDUALS, "marker": STRING},
+            numbered={"residuals": RESIDUALS, "marker": STRING, "estimates": ESTIMATES},
+        ),
+        "denoise_hooked": OpSpec(
+            args=EVALUATION,
+            optional={**MODEL_SAMPLING, **GUIDER, "keep_denoised": BOOLEAN},
+            outputs=ports(estimates=ESTIMATES),
+            role=Role.DENOISER,
+            numbered={"residuals": RESIDUALS, "marker": STRING, "hook": STRING},
         ),
         "sample_adaptive": OpSpec(
             args={
@@ -343,6 +354,8 @@ OPS: Final[Mapping[str, OpSpec]] = MappingProxyType(
             args={"width": INT, "height": INT, "batch_size": INT, "color": INT},
             outputs=ports(image=IMAGE),
         ),
+        **CONDITIONINGS,
+        **ENCODINGS,
         **IMAGES,
         **LATENTS,
         **TEXTS,

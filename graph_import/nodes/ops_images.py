@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ..types import ANY, FLOAT, INT, STRING
+from ..types import ANY, BOOLEAN, FLOAT, IMAGE, INT, STRING
 from .dataset_schemas import DATASETS, LISTS
 from .image_schemas import IMAGES
 from .mask_schemas import MASKS
@@ -26,6 +26,14 @@ _RESIZE: Final = OpSpec(
     },
     outputs=ports(resized=ANY),
 )
+_ANIMATION: Final[Mapping[str, str]] = {"images": IMAGE, "filename_prefix": STRING, "fps": FLOAT}
 TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType(
-    {**{row.op: row.spec for row in PLAIN}, "resize_image_mask_node": _RESIZE}
+    {
+        **{row.op: row.spec for row in PLAIN},
+        "resize_image_mask_node": _RESIZE,
+        "save_animated_webp": OpSpec(
+            args={**_ANIMATION, "lossless": BOOLEAN, "quality": INT, "method": STRING}, outputs=()
+        ),
+        "save_animated_png": OpSpec(args={**_ANIMATION, "compress_level": INT}, outputs=()),
+    }
 )

@@ -52,6 +52,12 @@ TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType(
             optional={"mask": MASK},
             outputs=_LATENT,
         ),
+        "av_latent_join": OpSpec(
+            args={"video_latent": LATENT, "audio_latent": LATENT}, outputs=_LATENT
+        ),
+        "av_latent_separate": OpSpec(
+            args={"av_latent": LATENT}, outputs=ports(video=LATENT, audio=LATENT)
+        ),
         "latent_rebatch": OpSpec(
             args={"batch_size": INT},
             numbered={"latents": LATENT},

@@ -7,9 +7,14 @@ from typing import Final
 
 from ..catalog import Catalog
 from . import (
+    animation,
+    av_latents,
     cfg_patches,
+    conditioning_details,
+    conditioning_properties,
     custom_sampling,
     guiders,
+    hooks,
     image_masks,
     latents,
     logic,
@@ -18,6 +23,8 @@ from . import (
     samplers,
     sigma_edits,
     sigma_schedules,
+    text_encoder_loaders,
+    text_encoding,
     texts,
 )
 from .base import NodeClass
@@ -47,6 +54,7 @@ from .image import (
     ImageScale,
     LoadImage,
     LoadImageMask,
+    LoadImageOutput,
     PreviewImage,
     SaveImage,
 )
@@ -58,7 +66,12 @@ from .image_edit import (
     ImageUpscaleWithModel,
     UpscaleModelLoader,
 )
-from .inpaint import InpaintModelConditioning, SetLatentNoiseMask, VAEEncodeForInpaint
+from .inpaint import (
+    DifferentialDiffusion,
+    InpaintModelConditioning,
+    SetLatentNoiseMask,
+    VAEEncodeForInpaint,
+)
 from .latent import EmptyLatentImage, VAEDecode, VAEDecodeTiled, VAEEncode, VAEEncodeTiled
 from .latent_edit import (
     LatentBatch,
@@ -68,7 +81,7 @@ from .latent_edit import (
     LatentUpscaleBy,
     RepeatLatentBatch,
 )
-from .loaders import CheckpointLoaderSimple, CLIPLoader, UNETLoader, VAELoader
+from .loaders import CheckpointLoaderSimple, UNETLoader, VAELoader
 from .lora import LoraLoader, LoraLoaderModelOnly
 from .sampling import KSampler
 from .sampling_advanced import KSamplerAdvanced
@@ -87,7 +100,8 @@ BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
     CheckpointLoaderSimple,
     VAELoader,
     UNETLoader,
-    CLIPLoader,
+    *text_encoder_loaders.NODES,
+    *text_encoding.NODES,
     LoraLoader,
     LoraLoaderModelOnly,
     CLIPTextEncode,
@@ -108,6 +122,7 @@ BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
     SetLatentNoiseMask,
     VAEEncodeForInpaint,
     InpaintModelConditioning,
+    DifferentialDiffusion,
     VAEDecode,
     VAEEncode,
     VAEDecodeTiled,
@@ -123,6 +138,8 @@ BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
     PreviewImage,
     LoadImage,
     LoadImageMask,
+    LoadImageOutput,
+    *animation.NODES,
     ImageScale,
     ImageScaleBy,
     ImageScaleToTotalPixels,
@@ -140,7 +157,11 @@ BUILT_IN: Final[tuple[type[NodeClass], ...]] = (
     *texts.NODES,
     *logic.NODES,
     *latents.NODES,
+    *av_latents.NODES,
     *cfg_patches.NODES,
+    *conditioning_details.NODES,
+    *conditioning_properties.NODES,
+    *hooks.NODES,
     *custom_sampling.NODES,
     *guiders.NODES,
     *image_masks.NODES,

@@ -7,11 +7,12 @@ from functools import lru_cache
 import msgspec
 
 from ..families import course_of
-from ..handles import ModelRef
+from ..handles import MASK_BY_SIGMA, MODEL_SAMPLING, ModelRef
 from ..ir import Edge, ParamValue
 from ..sampling.base import Course, Evaluation
 from ..sampling.samplers import sampler
 from .controls import Guides, add_controls
+from .hooked import add_hooked
 from .lowering import Lowering, Value
 from .values import Run
 
@@ -20,29 +21,34 @@ def begin_run(
     node: Lowering,
     latent: Edge,
     seed: Value,
+    model: ModelRef,
     *,
-    family: str,
     sampler_name: str,
     sigmas: tuple[float, ...],
     is_noise_added: bool,
-    model_sampling: str = "",
 ) -> Run:
-    """`latent` under noise; no step is done yet."""
+    """`latent` under noise, for `model` to denoise; no step is done yet."""
     run = Run(
         edge=latent,
         latent=latent,
-        family=family,
+        family=model.key.family,
         sampler=sampler_name,
         sigmas=sigmas,
-        model_sampling=model_sampling,
+        model_sampling=model.option(MODEL_SAMPLING),
     )
-    start = {"latent": latent, "seed": seed, "add_noise": is_noise_added}
+    start: dict[str, Value | ParamValue] = {
+        "latent": latent,
+        "seed": seed,
+        "add_noise": is_noise_added,
+    }
+    if strength := model.option(MASK_BY_SIGMA):
+        start["mask_by_sigma"] = float(strength)
     (edge,) = node.add("sample_begin", {**start, **_course_args(run)}, part="begin")
     return msgspec.structs.replace(run, edge=edge)
 
 
 def take_step(node: Lowering, run: Run, model: ModelRef, guided: Guides) -> Run:
-    """The evaluations of the run's next step; a node each, and one per active ControlNet."""
+    """The evaluations of the run's next step: a node each, and those of what hangs on entries."""
     if sampler(run.sampler).is_adaptive:
         return _take_all_steps(node, run, model, guided)
     edge, course = run.edge, course_of(run.family, run.model_sampling, run.sigmas)
@@ -53,9 +59,10 @@ def take_step(node: Lowering, run: Run, model: ModelRef, guided: Guides) -> Run:
             "state": edge,
             "evaluation": evaluation.index,
         }
+        args |= add_controls(node, guided, evaluation, args, run.latent)
         (edge,) = node.add(
             "denoise",
-            {**args, **add_controls(node, guided, evaluation, args, run.latent)},
+            {**args, **add_hooked(node, guided, evaluation, args, model)},
             part=f"eval-{evaluation.index}",
             model=model,
             hidden=("preview_method",) if evaluation.is_step_end else (),
@@ -78,10 +85,11 @@ def end_run(node: Lowering, run: Run) -> tuple[Edge, ...]:
 def _take_all_steps(node: Lowering, run: Run, model: ModelRef, guided: Guides) -> Run:
     """One node for the whole run of a sampler that chooses its evaluations by their outcome.
 
-    Raises: InputRefused: a ControlNet steers it.
+    Raises: InputRefused: a ControlNet steers it, or a hook hangs on a conditioning.
     """
-    if guided.controls:
-        reason = f"{sampler(run.sampler).name} chooses its own steps: no ControlNet can steer it"
+    if guided.controls or guided.hooks:
+        what = "no ControlNet can steer it" if guided.controls else "no hook can patch its model"
+        reason = f"{sampler(run.sampler).name} chooses its own steps: {what}"
         raise node.refusal("positive", reason)
     edge = run.edge
     if run.num_steps_done == 0:

@@ -13,7 +13,7 @@ from ..types import BOOLEAN, FLOAT, INT, MODEL
 from .base import NodeClass
 from .lowering import Constant, Lowering, Value
 from .schema import InputSpec, NodeSchema, integer, number, ports, socket, switch
-from .sigma_schedules import CUSTOM_SAMPLER
+from .sigma_schedules import CUSTOM_SAMPLER, sampling_on
 from .tabled import choice, node_class
 from .values import SamplerValue
 
@@ -51,6 +51,7 @@ def _sampler(
     named: Named,
     doc: str,
     *,
+    of_model: Callable[[Lowering, dict[str, Scalar]], None] | None = None,
     display_name: str | None = None,
     python_module: str = CUSTOM_SAMPLER,
     category: str = SAMPLERS,
@@ -60,7 +61,10 @@ def _sampler(
 
     def lower(node: Lowering) -> tuple[Value, ...]:
         node.require(*(spec.name for spec in settings))
-        name, options = named({spec.name: _value(node, spec) for spec in settings})
+        values = {spec.name: _value(node, spec) for spec in settings}
+        if of_model is not None:
+            of_model(node, values)
+        name, options = named(values)
         try:
             return (SamplerValue(text=sampler_text(name, **options)),)
         except (KeyError, ValueError, msgspec.MsgspecError) as problem:
@@ -102,6 +106,19 @@ def _second_order_sde(options: dict[str, Scalar]) -> tuple[str, Options]:
 
 def _sa_solver(options: dict[str, Scalar]) -> tuple[str, Options]:
     return ("sa_solver_pece" if options.pop("use_pece") else "sa_solver"), options
+
+
+def _sigmas_of_percents(node: Lowering, options: dict[str, Scalar]) -> None:
+    """Between which noise levels of the model noise is added."""
+    for end in ("start", "end"):
+        del options[f"sde_{end}_percent"]
+        sigma = sampling_on(node).percent_to_sigma(node.number(f"sde_{end}_percent"))
+        options[f"sde_{end}_sigma"] = sigma
+
+
+def _euler_cfg_pp(options: dict[str, Scalar]) -> tuple[str, Options]:
+    is_regular = options["version"] == "regular"
+    return ("euler_cfg_pp" if is_regular else "euler_past_guidance"), {}
 
 
 NODES: Final[tuple[type[NodeClass], ...]] = (
@@ -197,6 +214,7 @@ NODES: Final[tuple[type[NodeClass], ...]] = (
         ),
         _sa_solver,
         "Stochastic Adams solver.",
+        of_model=_sigmas_of_percents,
     ),
     _sampler(
         "SamplerSEEDS2",
@@ -210,9 +228,20 @@ NODES: Final[tuple[type[NodeClass], ...]] = (
         "Exponential SDE solver of two stages.",
     ),
     _sampler(
+        "SamplerLCMUpscale",
+        (
+            number("scale_ratio", default=1.0, min=0.1, max=20.0, step=0.01),
+            integer("scale_steps", default=-1, min=-1, max=1000, step=1),
+            choice("upscale_method", ("bislerp", "nearest-exact", "bilinear", "area", "bicubic")),
+        ),
+        _always("lcm_upscale"),
+        "LCM on a latent that grows in the first half of the steps, or in as many as said.",
+        python_module=ADVANCED_SAMPLERS,
+    ),
+    _sampler(
         "SamplerEulerCFGpp",
         (choice("version", ("regular", "alternative")),),
-        _always("euler_cfg_pp"),
+        _euler_cfg_pp,
         "Euler's steps along the negative side's noise.",
         display_name="SamplerEulerCFG++",
         python_module=ADVANCED_SAMPLERS,

@@ -83,16 +83,15 @@ def lower_run(
     latent = node.edge("latent_image")
     if not sigmas:
         return (latent,)
-    guided = guides(node, model)
+    guided = guides(node)
     run = begin_run(
         node,
         latent,
         seed,
-        family=model.key.family,
+        model,
         sampler_name=sampler_name,
         sigmas=sigmas,
         is_noise_added=is_noise_added,
-        model_sampling=model.option(MODEL_SAMPLING),
     )
     for _ in range(run.num_steps):
         run = take_step(node, run, model, guided)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..handles import MODEL_SAMPLING
 from ..sampling.samplers import SAMPLER_NAMES
 from ..sampling.schedules import SCHEDULE_NAMES
 from ..types import (
@@ -66,11 +65,10 @@ class LatentsGenerator(NodeClass):
             node,
             node.edge("latent_image"),
             node.inputs["seed"],
-            family=model.key.family,
+            model,
             sampler_name=name,
             sigmas=sigmas,
             is_noise_added=True,
-            model_sampling=model.option(MODEL_SAMPLING),
         )
         return (run,)
 

@@ -5,11 +5,16 @@ Some values are more than an edge: a conditioning knows its ControlNets, a run k
 
 from __future__ import annotations
 
+import hashlib
+from typing import Final
+
 import msgspec
 
-from ..handles import ModelRef, Scalar
+from ..handles import FileIdentity, ModelRef, Scalar
 from ..ir import Edge
 from ..sampling.guiders import CfgPatch, GuiderKind
+
+MARKER_DIGITS: Final = 32
 
 
 class Constant(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,9 +24,20 @@ class Constant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handle(msgspec.Struct, frozen=True, kw_only=True):
-    """A model, symbolically."""
+    """A model, symbolically.
+
+    Args:
+        perp_neg: what takes the place of classifier-free guidance, where it is guided.
+        hooks: of a text encoder: what hangs on the texts that it encodes.
+    """
 
     ref: ModelRef
+    perp_neg: PerpNeg | None = None
+    hooks: tuple[Hook, ...] = ()
+
+    def on(self, ref: ModelRef) -> Handle:
+        """The same for another model."""
+        return msgspec.structs.replace(self, ref=ref)
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,11 +58,71 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     vae: ModelRef | None = None
 
 
+class Absent(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that a checkpoint lacks: who uses it is refused, for this reason."""
+
+    reason: str
+
+
+class HookKeyframe(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of its strength a hook has from a share (0 to 1) of the sampling on."""
+
+    start_percent: float
+    strength: float
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """A LoRA that is on the denoiser only where an entry that it hangs on is evaluated.
+
+    Args:
+        keyframes: by their beginnings; none: its whole strength all the time.
+    """
+
+    file: FileIdentity
+    strength_model: float
+    strength_clip: float
+    keyframes: tuple[HookKeyframe, ...] = ()
+
+    @property
+    def marker(self) -> str:
+        """What the entries that it hangs on carry: equal hooks have the same."""
+        return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()[:MARKER_DIGITS]
+
+
+class HooksValue(msgspec.Struct, frozen=True, kw_only=True):
+    """HOOKS; there may be none."""
+
+    hooks: tuple[Hook, ...] = ()
+
+
+class KeyframesValue(msgspec.Struct, frozen=True, kw_only=True):
+    """HOOK_KEYFRAMES, by their beginnings."""
+
+    keyframes: tuple[HookKeyframe, ...]
+
+
 class Steering(msgspec.Struct, frozen=True, kw_only=True):
-    """A CONDITIONING: the edge that carries its entries, and the ControlNets on them, in order."""
+    """A CONDITIONING: the edge that carries its entries, and what hangs on these.
+
+    Args:
+        controls: the ControlNets, in order.
+        hooks: the sets of hooks that entries have, each once.
+    """
 
     edge: Edge
     controls: tuple[Control, ...] = ()
+    hooks: tuple[tuple[Hook, ...], ...] = ((),)
+
+    def on(self, edge: Edge) -> Steering:
+        """The same on the entries of another edge."""
+        return msgspec.structs.replace(self, edge=edge)
+
+
+class PerpNeg(msgspec.Struct, frozen=True, kw_only=True):
+    """Guidance by what of the negative side isn't along the positive one, both from `empty`."""
+
+    empty: Steering
+    scale: Constant | Edge
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +228,20 @@ class GuiderValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SamplingValue = SigmasValue | SamplerValue | NoiseValue | OperationValue | GuiderValue
-Value = Constant | Handle | Edge | Steering | Run | Steered | Estimate | ListValue | SamplingValue
+HookingValue = HooksValue | KeyframesValue
+Value = (
+    Constant
+    | Handle
+    | Absent
+    | Edge
+    | Steering
+    | Run
+    | Steered
+    | Estimate
+    | ListValue
+    | SamplingValue
+    | HookingValue
+)
 
 
 def edges_of(value: Value | EdgeList) -> tuple[Edge, ...]:
@@ -160,10 +249,12 @@ def edges_of(value: Value | EdgeList) -> tuple[Edge, ...]:
     match value:
         case Edge():
             return (value,)
+        case Handle(perp_neg=PerpNeg(empty=empty, scale=scale)):
+            return (*edges_of(empty), *((scale,) if isinstance(scale, Edge) else ()))
         case Steering(edge=edge, controls=controls):
             return (edge, *(e for control in controls for e in _edges_of_control(control)))
-        case Run(edge=edge, latent=latent):
-            return (edge, latent)
+        case Run(edge=edge, latent=other) | EdgeList(edge=edge, length=other):
+            return (edge, other)
         case Steered(control=control):
             own = _edges_of_control(control) if control else ()
             return (*own, *_edges_of_call(value))
@@ -173,23 +264,32 @@ def edges_of(value: Value | EdgeList) -> tuple[Edge, ...]:
             return (seed,) if isinstance(seed, Edge) else ()
         case GuiderValue():
             return _edges_of_guider(value)
-        case EdgeList(edge=edge, length=length):
-            return (edge, length)
         case ListValue(items=items):
             return tuple(edge for item in items for edge in edges_of(item))
         case _:
             return ()
 
 
-def models_of(value: Value | EdgeList) -> tuple[ModelRef, ...]:
-    """The models that a node with `value` on an input may come to use."""
+def patch_files_of(value: Value | EdgeList) -> tuple[FileIdentity, ...]:
+    """The patch files that a node with `value` on an input may come to use."""
     match value:
-        case Handle(ref=ref):
-            return (ref,)
+        case Handle(ref=ref, perp_neg=perp_neg, hooks=hooks):
+            own = tuple(patch.file for patch in ref.patches)
+            hung = tuple(hook.file for hook in hooks)
+            return (*own, *hung, *(patch_files_of(perp_neg.empty) if perp_neg else ()))
+        case HooksValue(hooks=hooks):
+            return tuple(hook.file for hook in hooks)
+        case Steering(hooks=sets):
+            return tuple(hook.file for hooks in sets for hook in hooks)
+        case Steered(positive=positive, negative=negative):
+            return (*patch_files_of(positive), *patch_files_of(negative))
         case Estimate(model=model) | GuiderValue(model=model):
-            return (model,)
+            third = value.third if isinstance(value, GuiderValue) else None
+            sides = (value.positive, value.negative, *(() if third is None else (third,)))
+            own = tuple(patch.file for patch in model.patches)
+            return (*own, *(file for side in sides for file in patch_files_of(side)))
         case ListValue(items=items):
-            return tuple(ref for item in items for ref in models_of(item))
+            return tuple(file for item in items for file in patch_files_of(item))
         case _:
             return ()
 

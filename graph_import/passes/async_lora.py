@@ -32,7 +32,8 @@ from .options import AsyncLora
 from .prune import prune
 
 MOST_STEPS: Final = 0.5  # of a run may be taken without its LoRAs
-SAMPLING: Final = frozenset({"denoise", "controlnet"})  # what reads a run's state within the run
+# What reads a run's state within the run.
+SAMPLING: Final = frozenset({"denoise", "denoise_hooked", "controlnet"})
 
 Checks = dict[FileIdentity, Edge]  # a patch file, and what says that it is there
 

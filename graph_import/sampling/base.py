@@ -82,6 +82,7 @@ class NoiseKind(StrEnum):
 
     NONE = "none"
     RANDN = "randn"  # a stream of draws
+    AFTER_START = "after_start"  # the draws that come after those of the initial noise
     BROWNIAN = "brownian"  # increments of one Brownian path over sigma
 
 
@@ -97,11 +98,23 @@ class Noise(Protocol):
         ...
 
 
+class Resize(msgspec.Struct, frozen=True, kw_only=True):
+    """A size, in latent units, that an estimate is brought to, by ComfyUI's name of a method."""
+
+    height: int
+    width: int
+    method: str
+
+
 class ModelCall(msgspec.Struct, frozen=True):
-    """What an adaptive sampler asks for: the model's estimate of `x` at `sigma`."""
+    """What an adaptive sampler asks for: the model's estimate of `x` at `sigma`.
+
+    `is_step_start`: `x` is that of the step's start, not of a stage within it.
+    """
 
     x: Array
     sigma: float
+    is_step_start: bool
 
 
 class Sampler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,6 +134,11 @@ class Sampler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     is_adaptive: ClassVar[bool] = False
     fresh_mask_noise: ClassVar[bool] = False
 
+    @property
+    def draws_channels_last(self) -> bool:
+        """Its draws fill the latents value by value, the channels of a place one after another."""
+        return False
+
     def plan(self, course: Course) -> tuple[Evaluation, ...]:
         """The model evaluations of a run: one per step at the step's first sigma, unless said."""
         return tuple(
@@ -131,6 +149,10 @@ class Sampler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def begin(self, x: Array, course: Course) -> SamplerState:
         """The state before the first evaluation, from latents under noise of the first sigma."""
         return SamplerState(x=x)
+
+    def resize(self, state: SamplerState, evaluation: Evaluation, course: Course) -> Resize | None:
+        """What size the estimate has to have before `update`; None: it keeps its size."""
+        return None
 
     def update(
         self,

@@ -27,6 +27,7 @@ from .predictions import (
 
 # A zero terminal SNR would be an infinite sigma; ComfyUI stops here (recorded).
 ZERO_SNR_SIGMA: Final = 4518.76367
+# Of the boundary condition of Luo et al. (arXiv 2310.04378), section 4.1; recorded, too.
 LCM_TIMESTEP_SCALE: Final = 10.0
 LCM_SIGMA_DATA: Final = 0.5
 

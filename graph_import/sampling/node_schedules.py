@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from .float32 import float32, spaced_float32
 from .model_sampling import ModelSampling
 from .model_sampling_flow import FluxModelSampling, token_mu
 from .schedules import MAX_SCHEDULE_STEPS, beta_shaped, spaced
@@ -13,7 +14,8 @@ from .sigma_lists import written
 TURBO_TIMESTEPS: Final = 10  # a distilled model knows every hundredth timestep
 FLUX2_TOKEN: Final = 16  # pixels along one side of a token
 FLUX2_MANY_TOKENS: Final = 4300  # from here on the number of steps doesn't matter
-LTXV_TOKENS: Final = 4096
+LTXV_TOKENS: Final = 4096  # of a video of the usual size
+LTXV_BETWEEN: Final = (1024.0, 4096.0)  # tokens that base_shift and max_shift are for; as recorded
 LAPLACE_TAIL: Final = 1e-5  # keeps the ends finite; as recorded from ComfyUI 0.8.0
 
 
@@ -82,17 +84,23 @@ def laplace_sigmas(
 def vp_sigmas(steps: int, beta_d: float, beta_min: float, eps_s: float) -> tuple[float, ...]:
     """Even times of a variance-preserving SDE, from 1 to `eps_s`. Raises: OverflowError.
 
-    Source: Song et al. (arXiv 2011.13456), in the form of Karras et al. (2206.00364), table 1.
+    Each step is rounded to float32, as recorded from ComfyUI 0.8.0: at sigma 150 that is more than
+    1e-5. Source: Song et al. (arXiv 2011.13456), in the form of Karras et
+    al. (2206.00364), table 1.
     """
-    times = spaced(1.0, eps_s, steps)
-    return (*(math.sqrt(math.expm1(t * t * beta_d / 2.0 + t * beta_min)) for t in times), 0.0)
+    sigmas: list[float] = []
+    for time in spaced_float32(1.0, eps_s, steps):
+        quadratic = float32(float32(beta_d) * float32(time * time)) / 2.0
+        exponent = float32(quadratic + float32(float32(beta_min) * time))
+        sigmas.append(float32(math.sqrt(float32(math.expm1(exponent)))))
+    return (*sigmas, 0.0)
 
 
 def flux2_sigmas(steps: int, width: int, height: int) -> tuple[float, ...]:
     """Even timesteps, shifted by a mu for the size and the number of steps.
 
     Source: the reference implementation of FLUX.2 [dev] (Apache 2.0): two lines through its
-    figures for 10 and for 200 steps.
+    figures for 10 and for 200 steps; the schedules recorded from ComfyUI 0.8.0 are the same.
     """
     num_tokens = round(width * height / (FLUX2_TOKEN * FLUX2_TOKEN))
     mu_of_200 = 0.00016927 * num_tokens + 0.45666666
@@ -110,7 +118,7 @@ def ltxv_sigmas(
 
     Source: LTX-Video (arXiv 2501.00103).
     """
-    mu = token_mu(LTXV_TOKENS, at=(1024.0, 4096.0), mu=(base_shift, max_shift))
+    mu = token_mu(LTXV_TOKENS, at=LTXV_BETWEEN, mu=(base_shift, max_shift))
     sigmas = _shifted_evenly(steps, mu)
     lowest = sigmas[-2]
     if not is_stretched or lowest == 1.0:

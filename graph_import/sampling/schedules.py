@@ -11,11 +11,12 @@ from types import MappingProxyType
 from typing import Final
 
 from .beta_quantile import beta_quantile, symmetric_beta_quantile
+from .float32 import float32, spaced_float32
 from .model_sampling import ModelSampling
 
 MAX_SCHEDULE_STEPS: Final = 20_000  # a denoise near 0 asks for steps/denoise of them
 DISCARD_PENULTIMATE: Final = frozenset({"dpm_2", "dpm_2_ancestral", "uni_pc", "uni_pc_bh2"})
-FULL_DENOISE: Final = 0.9999
+FULL_DENOISE: Final = 0.9999  # above it nothing is cut off; as recorded from ComfyUI 0.8.0
 
 KARRAS_RHO: Final = 7.0
 BETA_SHAPE: Final = 0.6
@@ -49,10 +50,17 @@ def sgm_uniform(sampling: ModelSampling, steps: int) -> list[float]:
 
 
 def karras(sampling: ModelSampling, steps: int) -> list[float]:
-    """Evenly spaced in sigma^(1/7). Source: Karras et al. (arXiv 2206.00364), equation 5."""
-    first = sampling.sigma_max ** (1.0 / KARRAS_RHO)
-    last = sampling.sigma_min ** (1.0 / KARRAS_RHO)
-    return [root**KARRAS_RHO for root in spaced(first, last, steps)] + [0.0]
+    """Evenly spaced in sigma^(1/7). Source: Karras et al. (arXiv 2206.00364), equation 5.
+
+    Rounded to float32 where ComfyUI's tensors are, which gives its sigmas bit for bit: samplers
+    that draw from a Brownian path have other noise at a sigma that is the least bit off.
+    """
+    ends = (float32(sampling.sigma_max), float32(sampling.sigma_min))
+    first, last = (end ** (1.0 / KARRAS_RHO) for end in ends)
+    way = float32(last - first)
+    shares = spaced_float32(0.0, 1.0, steps)
+    roots = [float32(float32(first) + float32(share * way)) for share in shares]
+    return [float32(root**KARRAS_RHO) for root in roots] + [0.0]
 
 
 def exponential(sampling: ModelSampling, steps: int) -> list[float]:

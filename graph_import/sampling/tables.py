@@ -1,6 +1,7 @@
 """Schedules that were searched for and published as tables.
 
-Numbers as recorded from ComfyUI 0.8.0. Between their points they are filled evenly in log-sigma.
+Numbers as recorded from ComfyUI 0.8.0, to the places that the recordings show. Between their points
+they are filled evenly in log-sigma; the last point of a table follows from a filled schedule.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ ALIGN_YOUR_STEPS: Final[Mapping[str, Sigmas]] = MappingProxyType(
         ),
     }
 )
-# Optimal Stepsize (arXiv 2503.21774).
-OPTIMAL_STEPS: Final[Mapping[str, Sigmas]] = MappingProxyType(
+# Optimal Stepsize (arXiv 2503.21774); None where no recorded schedule shows the point. Chroma's
+# schedules of 12 steps fall between those of 20 as if there were 41 points.
+OPTIMAL_STEPS: Final[Mapping[str, tuple[float | None, ...]]] = MappingProxyType(
     {
         "FLUX": (
             0.9968,
@@ -93,37 +95,53 @@ OPTIMAL_STEPS: Final[Mapping[str, Sigmas]] = MappingProxyType(
             0.776,
             0.539,
             0.208,
-            0.0,
+            None,
         ),
         "Chroma": (
             0.992,
+            None,
             0.988,
+            None,
             0.982,
+            None,
             0.973,
+            None,
             0.961,
+            None,
             0.943,
+            None,
             0.917,
+            None,
             0.881,
+            None,
             0.832,
+            None,
             0.769,
+            None,
             0.69,
+            None,
             0.599,
+            0.55,
             0.501,
+            None,
             0.402,
+            0.355,
             0.311,
+            None,
             0.232,
+            None,
             0.169,
+            0.143,
             0.12,
+            None,
             0.084,
+            0.07,
             0.058,
-            0.0,
+            None,
+            None,
         ),
     }
 )
-# The points of a table that no recorded schedule shows: the last one of two tables, and the numbers
-# between those of Chroma's.
-UNKNOWN_LAST: Final = frozenset({"Wan", "Chroma"})
-ONLY_RECORDED: Final = frozenset({"Chroma"})
 
 # GITS (arXiv 2405.11326): the schedules that are recorded, by coefficient and number of steps; the
 # last sigmas of them.
@@ -212,44 +230,43 @@ GITS: Final[Mapping[tuple[float, int], Sigmas]] = MappingProxyType(
 )
 
 
-def filled(table: Sigmas, steps: int) -> Sigmas:
-    """`steps + 1` sigmas along a table, evenly in its index and in log-sigma; the last is 0."""
-    top = len(table) - 1
-    sigmas: list[float] = []
-    for index in range(steps):
-        place = index * top / steps
-        low = int(place)
-        weight = place - low
-        if weight < 1e-9:
-            sigmas.append(table[low])
-            continue
-        log_low, log_high = math.log(table[low]), math.log(table[low + 1])
-        sigmas.append(math.exp(log_low + (log_high - log_low) * weight))
-    return (*sigmas, 0.0)
+def filled(table: tuple[float | None, ...], steps: int, denoise: float) -> Sigmas:
+    """Sigmas along a table, evenly in its index and in log-sigma, and 0: `steps + 1` of them.
 
+    Of a `denoise` below 1 only the last share, rounded; () for none.
 
-def last_share(sigmas: Sigmas, steps: int, denoise: float) -> Sigmas:
-    """The last share `denoise` of the steps, rounded; () for none."""
+    Raises: ValueError: a point of the table that they need is not known.
+    """
     if denoise <= 0.0:
         return ()
-    return sigmas[-(round(steps * denoise) + 1) :]
+    sigmas: list[float] = []
+    for index in range(steps - round(steps * denoise), steps):
+        low, weight = divmod(index * (len(table) - 1), steps)
+        log_sigma = math.log(_known(table, low))
+        if weight:
+            log_sigma += (math.log(_known(table, low + 1)) - log_sigma) * weight / steps
+        sigmas.append(math.exp(log_sigma))
+    return (*sigmas, 0.0)
 
 
 def align_your_steps(model_type: str, steps: int, denoise: float) -> Sigmas:
     """A schedule for a kind of model. Raises: KeyError: there is no table for it."""
-    return last_share(filled(ALIGN_YOUR_STEPS[model_type], steps), steps, denoise)
+    return filled(ALIGN_YOUR_STEPS[model_type], steps, denoise)
 
 
 def optimal_steps(model_type: str, steps: int, denoise: float) -> Sigmas:
     """A schedule for a kind of model. Raises: ValueError: its numbers are not known."""
-    table = OPTIMAL_STEPS[model_type]
-    num_points = len(table) - 1
-    is_between = num_points % steps != 0
-    if (model_type in UNKNOWN_LAST and steps > num_points) or (
-        model_type in ONLY_RECORDED and is_between
-    ):
-        raise ValueError(f"the schedule of {model_type} for {steps} steps is not known")
-    return last_share(filled(table, steps), steps, denoise)
+    try:
+        return filled(OPTIMAL_STEPS[model_type], steps, denoise)
+    except ValueError as unknown:
+        raise ValueError(f"{model_type} in {steps} steps: {unknown}") from unknown
+
+
+def _known(table: tuple[float | None, ...], index: int) -> float:
+    point = table[index]
+    if point is None:
+        raise ValueError(f"point {index + 1} of {len(table)} is not known")
+    return point
 
 
 def gits(coeff: float, steps: int, denoise: float) -> Sigmas:

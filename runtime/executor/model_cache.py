@@ -109,7 +109,8 @@ class ModelCache:
     def _load(self, ref: ModelRef, check_cancelled: Callable[[], None]) -> _Replica:
         key = ref.key
         if key.user_class is None:  # a user's own file is found by its content
-            check_unchanged(key.file)
+            for file in key.files:
+                check_unchanged(file)
         start_s = time.perf_counter()
         model = self._build(ref)
         estimate = min(model.num_bytes, self._budget_bytes)

@@ -22,7 +22,7 @@ from ...graph_import.model import Model
 from ..errors import NodeFailed, PatchMatchesNothing
 from ..models.lora_change import Misshapen, changed, changed_bias, is_complete
 from ..models.lora_file import LoraFile, LoraModule, Slot, read_lora
-from ..models.patch_target import Patchable, PatchTarget
+from ..models.patch_target import Patchable, Target
 from ..models.weight_files import problem
 from ..protocol import PatchCoverage
 
@@ -71,7 +71,7 @@ class Patches:
         self.coverage: tuple[PatchCoverage, ...] = ()
         self._key = key
         self._model = model
-        self._known_target: PatchTarget | None = None
+        self._known_target: Target | None = None
         self._known_parameters: dict[str, torch.nn.Parameter] = {}
         self._pristine: dict[str, torch.Tensor] = {}
 
@@ -114,7 +114,7 @@ class Patches:
         self.coverage = self._describe(plan)
 
     @property
-    def _target(self) -> PatchTarget:
+    def _target(self) -> Target:
         if self._known_target is None:
             if not isinstance(self._model, Patchable):
                 raise NodeFailed(f"{self._key.label()} takes no patches")
@@ -153,8 +153,7 @@ class Patches:
     def _plan_module(
         self, plan: _Plan, index: int, module: LoraModule, names: frozenset[str]
     ) -> None:
-        target = self._target
-        path = target.modules.get(module.path) if module.part is target.part else None
+        path = self._target.path_of(module.part, module.path)
         weight = dict(module.keys)
         bias = {Slot.DIFF_B: weight.pop(Slot.DIFF_B)} if Slot.DIFF_B in weight else {}
         for leaf, keys in (("weight", weight), ("bias", bias)):
@@ -177,7 +176,7 @@ class Patches:
                 for change in changes:
                     new = _apply(new, change, plan, readers)
                 if new is not start:
-                    stored = self._target.stored
+                    stored = self._target.stored_as(name)
                     rounded = new if stored is None else new.to(stored)
                     self._pristine[name] = old
                     parameters[name].data = rounded.to(old.dtype)

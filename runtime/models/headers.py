@@ -14,16 +14,15 @@ from typing import Final
 
 from ...graph_import.catalog import CheckpointInfo
 from ...graph_import.handles import FileIdentity, Role
+from ...graph_import.text_encoders import FAMILY_ENCODERS
 from .lora_file import read_lora
+from .text.places import text_places
 from .weight_files import DTYPE_NAMES, Header, TensorInfo, identify, problem, read_header
 
 DENOISER_PREFIX: Final = "model.diffusion_model."
 VAE_PREFIX: Final = "first_stage_model."
-SD15_TEXT_PREFIX: Final = "cond_stage_model.transformer."
 CONTROLNET_PREFIX: Final = "control_model."
-SD3_TEXT_PREFIX: Final = "text_encoders."
-CLIP_TOKENS: Final = "embeddings.token_embedding.weight"
-CLIP_H_LAST_LAYER: Final = 22
+UNET_IN_CHANNELS: Final = frozenset({4, 9})  # 9: an inpainting UNet's
 
 # Names that tell files which only together with a denoiser make a ControlNet.
 _NO_CONTROLNETS: Final = {
@@ -64,7 +63,26 @@ def inspect_part(path: Path) -> CheckpointInfo:
                 roles=frozenset({role}),
                 dtype=DTYPE_NAMES[dtype],
             )
+    encoders = _text_encoders(header)
+    if encoders is not None:
+        return encoders
     raise problem(path, _explain_unknown_part(header.tensors))
+
+
+def _text_encoders(header: Header) -> CheckpointInfo | None:
+    """What a file of text encoders is."""
+    places = text_places(header.tensors)
+    if not places:
+        return None
+    names = tuple(place.encoder for place in places)
+    families = [name for name, own in FAMILY_ENCODERS.items() if set(names) & set(own)]
+    return CheckpointInfo(
+        file=header.file,
+        family=families[0],
+        roles=frozenset({Role.TEXT_ENCODER}),
+        dtype=DTYPE_NAMES.get(header.tensors[places[0].tokens].dtype, "float32"),
+        encoders=names,
+    )
 
 
 def inspect_upscaler(path: Path) -> CheckpointInfo:
@@ -103,16 +121,6 @@ def _sd15_denoiser(tensors: Tensors) -> str | None:
     for prefix in ("", DENOISER_PREFIX):
         if _is_sd15(tensors, prefix) and prefix + "out.2.weight" in tensors:
             return prefix + "input_blocks.0.0.weight"
-    return None
-
-
-def _sd15_text_encoder(tensors: Tensors) -> str | None:
-    """CLIP-L under Hugging Face's names: fewer layers than CLIP-H and CLIP-G have."""
-    for prefix in ("", SD15_TEXT_PREFIX):
-        layer = prefix + "text_model.encoder.layers.{}.mlp.fc1.weight"
-        tokens = prefix + "text_model." + CLIP_TOKENS
-        if layer.format(0) in tensors and layer.format(CLIP_H_LAST_LAYER) not in tensors:
-            return tokens if tokens in tensors else None
     return None
 
 
@@ -162,7 +170,8 @@ def _sd15_controlnet(tensors: Tensors) -> str | None:
     if not _NO_CONTROLNETS.keys().isdisjoint(tensors):
         return None
     for prefix in (CONTROLNET_PREFIX, ""):
-        if prefix + "zero_convs.0.0.weight" in tensors and _is_sd15(tensors, prefix):
+        is_of_sd15 = _is_sd15(tensors, prefix, frozenset({4}))
+        if prefix + "zero_convs.0.0.weight" in tensors and is_of_sd15:
             return prefix + "zero_convs.0.0.weight"
     own, embedding = "controlnet_cond_embedding.conv_in.weight", "add_embedding.linear_1.weight"
     if own in tensors and embedding not in tensors and _proj_in_dims(tensors, "") == {4}:
@@ -175,7 +184,6 @@ _PARTS: Final[Mapping[tuple[str, Role], Callable[[Tensors], str | None]]] = {
     ("sd15", Role.VAE): _sd15_vae,
     ("sd15", Role.CONTROLNET): _sd15_controlnet,
     ("sd15", Role.DENOISER): _sd15_denoiser,
-    ("sd15", Role.TEXT_ENCODER): _sd15_text_encoder,
     ("sd3", Role.VAE): _sd3_vae,
     ("sd3", Role.CONTROLNET): _sd3_controlnet,
     ("sd3", Role.DENOISER): _sd3_denoiser,
@@ -188,22 +196,35 @@ def _describe(header: Header, family: str, path: Path) -> CheckpointInfo:
     roles = {Role.DENOISER}
     if _shape(tensors, VAE_PREFIX + "decoder.conv_in.weight")[1:2] == (layout.latent_channels,):
         roles.add(Role.VAE)
-    if any(name in tensors for name in layout.text_tokens):
+    encoders = tuple(
+        place.encoder
+        for place in text_places(tensors)
+        if place.prefix and place.encoder in FAMILY_ENCODERS[family]
+    )
+    if encoders:
         roles.add(Role.TEXT_ENCODER)
     stored = tensors[DENOISER_PREFIX + layout.first].dtype
     if stored not in DTYPE_NAMES:
         raise problem(path, f"its weights are stored as {stored}, which no model can use")
     return CheckpointInfo(
-        file=header.file, family=family, roles=frozenset(roles), dtype=DTYPE_NAMES[stored]
+        file=header.file,
+        family=family,
+        roles=frozenset(roles),
+        dtype=DTYPE_NAMES[stored],
+        encoders=encoders,
     )
 
 
-def _is_sd15(tensors: Tensors, prefix: str = DENOISER_PREFIX) -> bool:
+def _is_sd15(
+    tensors: Tensors,
+    prefix: str = DENOISER_PREFIX,
+    in_channels: frozenset[int] = UNET_IN_CHANNELS,
+) -> bool:
     """A UNet with text attention and `proj_in` as a convolution, without a label embedding."""
     first = _shape(tensors, prefix + "input_blocks.0.0.weight")
     return (
         len(first) == 4
-        and first[1] == 4
+        and first[1] in in_channels
         and prefix + "label_emb.0.0.weight" not in tensors
         and _proj_in_dims(tensors, prefix) == {4}
     )
@@ -223,39 +244,23 @@ class _Layout:
 
     Args:
         first: the denoiser's weight whose dtype stands for the file's.
-        text_tokens: names of text encoders' weights, one of which a checkpoint with any has.
     """
 
     recognises: Callable[[Tensors], bool]
     first: str
     latent_channels: int
-    text_tokens: tuple[str, ...]
 
 
 _FAMILIES: Final[Mapping[str, _Layout]] = {
-    "sd15": _Layout(
-        _is_sd15,
-        "input_blocks.0.0.weight",
-        4,
-        tuple(SD15_TEXT_PREFIX + level + CLIP_TOKENS for level in ("text_model.", "")),
-    ),
-    "sd3": _Layout(
-        _is_sd3,
-        "x_embedder.proj.weight",
-        16,
-        (
-            SD3_TEXT_PREFIX + "clip_l.transformer.text_model." + CLIP_TOKENS,
-            SD3_TEXT_PREFIX + "clip_g.transformer.text_model." + CLIP_TOKENS,
-            SD3_TEXT_PREFIX + "t5xxl.transformer.shared.weight",
-        ),
-    ),
+    "sd15": _Layout(_is_sd15, "input_blocks.0.0.weight", 4),
+    "sd3": _Layout(_is_sd3, "x_embedder.proj.weight", 16),
 }
 
 
 def _explain_unknown(tensors: Tensors) -> str:
     first = _shape(tensors, DENOISER_PREFIX + "input_blocks.0.0.weight")
-    if len(first) == 4 and first[1] in (8, 9) and _proj_in_dims(tensors) == {4}:
-        return "this is an inpainting or instruction checkpoint, which isn't supported yet"
+    if len(first) == 4 and first[1] == 8 and _proj_in_dims(tensors) == {4}:
+        return "this is an instruction checkpoint, which isn't supported yet"
     if first and DENOISER_PREFIX + "label_emb.0.0.weight" in tensors:
         return "this is an SDXL checkpoint, which isn't supported yet"
     if first and _proj_in_dims(tensors) == {2}:

@@ -25,6 +25,8 @@ class Part(StrEnum):
     DENOISER = "denoiser"
     CLIP_L = "clip_l"
     CLIP_G = "clip_g"
+    T5XXL = "t5xxl"
+    QWEN3_4B = "qwen3_4b"
 
     @property
     def role(self) -> Role:
@@ -98,6 +100,10 @@ _PREFIXES: Final[Mapping[str, Part]] = {
     "lora_te2_": Part.CLIP_G,
     "text_encoder_2.": Part.CLIP_G,
     "text_encoders.clip_g.transformer.": Part.CLIP_G,
+    "lora_te3_": Part.T5XXL,
+    "text_encoder_3.": Part.T5XXL,
+    "text_encoders.t5xxl.transformer.": Part.T5XXL,
+    "text_encoders.qwen3_4b.transformer.": Part.QWEN3_4B,
 }
 _PREFIX: Final = re.compile("|".join(map(re.escape, _PREFIXES)))
 _PEFT_PREFIX: Final = "base_model.model."  # says nothing of which model it is

@@ -21,7 +21,7 @@ def build(ref: ModelRef, user_files: Path | None = None) -> Model:
 
         return UserModel(ref, user_files)
     makers = {"sd15": _sd15, "sd3": _sd3, "upscaler": _upscaler}
-    maker = makers.get(ref.key.family)
+    maker = _text_encoder if ref.key.role is Role.TEXT_ENCODER else makers.get(ref.key.family)
     if maker is None:
         raise ModelFileProblem(f"{ref.key.label()}: the family {ref.key.family} is unknown")
     return maker(ref)
@@ -33,10 +33,6 @@ def _sd15(ref: ModelRef) -> Model:
             from .sd15.denoiser import Denoiser
 
             return Denoiser(ref)
-        case Role.TEXT_ENCODER:
-            from .sd15.text_encoder import TextEncoder
-
-            return TextEncoder(ref)
         case Role.CONTROLNET:
             from .sd15.controlnet import ControlNet
 
@@ -45,6 +41,32 @@ def _sd15(ref: ModelRef) -> Model:
             from .sd15.vae import Vae
 
             return Vae(ref)
+        case _:
+            raise ModelFileProblem(f"{ref.key.label()}: {ref.key.family} has no {ref.key.role}")
+
+
+def _text_encoder(ref: ModelRef) -> Model:
+    match ref.key.family:
+        case "sd15":
+            from .sd15.text_encoder import TextEncoder as Sd15
+
+            return Sd15(ref)
+        case "sdxl":
+            from .sdxl.text_encoder import TextEncoder as Sdxl
+
+            return Sdxl(ref)
+        case "sd3":
+            from .sd3.text_encoder import TextEncoder as Sd3
+
+            return Sd3(ref)
+        case "flux":
+            from .flux.text_encoder import TextEncoder as Flux
+
+            return Flux(ref)
+        case "z_image":
+            from .z_image.text_encoder import TextEncoder as ZImage
+
+            return ZImage(ref)
         case _:
             raise ModelFileProblem(f"{ref.key.label()}: {ref.key.family} has no {ref.key.role}")
 
@@ -88,5 +110,7 @@ def import_libraries() -> None:
         (diffusers, "SD3ControlNetModel"),
         (diffusers, "AutoencoderKL"),
         (transformers, "CLIPTextModelWithProjection"),
+        (transformers, "T5Config"),
+        (transformers, "Qwen3Model"),
     ):
         getattr(library, name)  # both libraries import lazily, on attribute access

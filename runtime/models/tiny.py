@@ -13,18 +13,23 @@ from typing import Final
 
 import msgspec
 
-from .headers import DENOISER_PREFIX, SD15_TEXT_PREFIX, VAE_PREFIX
+from .headers import DENOISER_PREFIX, VAE_PREFIX
+from .text.places import SD15_TEXT_PREFIX
 from .weight_spec import Spec, materialise
 
 
 class UnetSize(msgspec.Struct, frozen=True, kw_only=True):
-    """Base width, its multiple per level, resnets and transformers per level, width of the text."""
+    """Base width, its multiple per level, resnets and transformers per level, width of the text.
+
+    And the channels that it takes: 9 are an inpainting UNet's.
+    """
 
     width: int
     multiples: tuple[int, ...]
     num_resnets: int
     depths: tuple[int, ...]
     context: int
+    in_channels: int = 4
 
 
 class VaeSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +61,9 @@ TINY: Final = Sd15Size(
     unet=UnetSize(width=32, multiples=(1, 2), num_resnets=1, depths=(1, 0), context=64),
     vae=VaeSize(width=32, multiples=(1, 1, 2, 2), num_resnets=1),
     text=TextSize(width=64, num_layers=2, inner=128),
+)
+TINY_INPAINT: Final = msgspec.structs.replace(
+    TINY, unet=msgspec.structs.replace(TINY.unet, in_channels=9)
 )
 # 55 MB, 80 ms; for benchmarks, whose steps must outweigh the way to the executor and back.
 SLOW: Final = Sd15Size(
@@ -97,7 +105,7 @@ def unet_spec(size: UnetSize) -> Spec:
     spec, width, embedding = Spec(), size.width, size.width * 4
     spec.linear("time_embed.0", width, embedding)
     spec.linear("time_embed.2", embedding, embedding)
-    spec.conv("input_blocks.0.0", 4, width)
+    spec.conv("input_blocks.0.0", size.in_channels, width)
     index, skips, last = 1, [width], len(size.multiples) - 1
     for level, multiple in enumerate(size.multiples):
         for _ in range(size.num_resnets):

@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from .headers import DENOISER_PREFIX, SD3_TEXT_PREFIX, VAE_PREFIX
+from .headers import DENOISER_PREFIX, VAE_PREFIX
 from .mmdit import HEAD_WIDTH
+from .text.places import JOINT_TEXT_PREFIX
 from .tiny import TINY, TextSize, VaeSize, text_spec, vae_spec, write_spec
 from .weight_spec import Spec
 
@@ -61,7 +62,7 @@ def write_tiny_sd3(path: Path, *, seed: int = 0, size: Sd3Size = TINY_SD3) -> No
     for prefix, part in (
         (DENOISER_PREFIX, mmdit_spec(size.mmdit)),
         (VAE_PREFIX, vae),
-        (f"{SD3_TEXT_PREFIX}clip_l.transformer.", text_spec(size.text)),
+        (f"{JOINT_TEXT_PREFIX}clip_l.transformer.", text_spec(size.text)),
     ):
         spec.update({prefix + name: entry for name, entry in part.items()})
     write_spec(path, spec, seed)

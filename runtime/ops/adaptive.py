@@ -55,9 +55,11 @@ def _sampled(ctx: OpContext, model: Model, call: OpCall) -> OpResult:
         ctx.check_cancelled()
         run = msgspec.structs.replace(run, state=SamplerState(x=asked.x))
         (guidance,) = guide(model, [row_of(call, run, asked.sigma, course, named)], patches)
-        denoised = masked_estimate(run, guidance.denoised)
+        masked = masked_estimate(run, guidance.denoised, asked.sigma, course.sampling)
+        estimate = Estimate(masked, guidance.negative)
         run = msgspec.structs.replace(run, guidance_memory=guidance.memory)
-        estimate = Estimate(denoised, guidance.negative)
+        if asked.is_step_start:
+            denoised = estimate.denoised
     raise NodeFailed(
         f"{named.name} needs more than {MAX_MODEL_CALLS} evaluations of the model: its tolerances "
         "are too small",

@@ -29,6 +29,12 @@ def argument(call: OpCall, name: str, kind: type[T]) -> T:
     return value
 
 
+def numbered(call: OpCall, stem: str, kind: type[T]) -> list[T]:
+    """The arguments `stem_0`, `stem_1` ... that there are, in order. Raises: NodeFailed."""
+    names = (f"{stem}_{index}" for index in range(len(call.args)))
+    return [argument(call, name, kind) for name in names if name in call.args]
+
+
 def number(call: OpCall, name: str) -> float:
     """The FLOAT `name`; a whole number will do. Raises: NodeFailed."""
     value = call.args.get(name)

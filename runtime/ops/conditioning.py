@@ -37,7 +37,7 @@ def conditioning_average(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResu
 
     The other's text is cut, or filled with zeros, to the entry's number of tokens.
     """
-    return [_changed(call, "conditioning_to", _averaged(call)) for call in calls]
+    return [changed(call, "conditioning_to", _averaged(call)) for call in calls]
 
 
 def _averaged(call: OpCall) -> Callable[[CondEntry], CondEntry]:
@@ -61,7 +61,7 @@ def _averaged(call: OpCall) -> Callable[[CondEntry], CondEntry]:
 
 def conditioning_concat(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     """Each entry of `conditioning_to`, with the tokens of `conditioning_from`'s first behind it."""
-    return [_changed(call, "conditioning_to", _concatenated(call)) for call in calls]
+    return [changed(call, "conditioning_to", _concatenated(call)) for call in calls]
 
 
 def _concatenated(call: OpCall) -> Callable[[CondEntry], CondEntry]:
@@ -82,7 +82,7 @@ def _concatenated(call: OpCall) -> Callable[[CondEntry], CondEntry]:
 
 def conditioning_set_area(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     """The entries count in a rectangle alone, given in pixels."""
-    return [_changed(call, "conditioning", _in_area(call)) for call in calls]
+    return [changed(call, "conditioning", _in_area(call)) for call in calls]
 
 
 def _in_area(call: OpCall) -> Callable[[CondEntry], CondEntry]:
@@ -94,7 +94,7 @@ def _in_area(call: OpCall) -> Callable[[CondEntry], CondEntry]:
 
 def conditioning_set_area_percentage(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     """The entries count in a rectangle alone, given in shares (0 to 1) of the picture."""
-    return [_changed(call, "conditioning", _in_share(call)) for call in calls]
+    return [changed(call, "conditioning", _in_share(call)) for call in calls]
 
 
 def _in_share(call: OpCall) -> Callable[[CondEntry], CondEntry]:
@@ -113,7 +113,7 @@ def _with_area(
 
 def conditioning_set_mask(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     """The entries count as a mask says; `mask bounds` shows them nothing outside its bounds."""
-    return [_changed(call, "conditioning", _under_mask(call)) for call in calls]
+    return [changed(call, "conditioning", _under_mask(call)) for call in calls]
 
 
 def _under_mask(call: OpCall) -> Callable[[CondEntry], CondEntry]:
@@ -126,7 +126,7 @@ def _under_mask(call: OpCall) -> Callable[[CondEntry], CondEntry]:
 
 def conditioning_set_timestep_range(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     """The entries count in a part of the sampling, given in shares (0 to 1) of its timesteps."""
-    return [_changed(call, "conditioning", _in_range(call)) for call in calls]
+    return [changed(call, "conditioning", _in_range(call)) for call in calls]
 
 
 def _in_range(call: OpCall) -> Callable[[CondEntry], CondEntry]:
@@ -136,7 +136,7 @@ def _in_range(call: OpCall) -> Callable[[CondEntry], CondEntry]:
 
 def conditioning_zero_out(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     """The entries with zeros for text."""
-    return [_changed(call, "conditioning", _zeroed) for call in calls]
+    return [changed(call, "conditioning", _zeroed) for call in calls]
 
 
 def _zeroed(entry: CondEntry) -> CondEntry:
@@ -144,7 +144,7 @@ def _zeroed(entry: CondEntry) -> CondEntry:
     return msgspec.structs.replace(entry, cond=torch.zeros_like(entry.cond), pooled=pooled)
 
 
-def _changed(call: OpCall, name: str, change: Callable[[CondEntry], CondEntry]) -> OpResult:
+def changed(call: OpCall, name: str, change: Callable[[CondEntry], CondEntry]) -> OpResult:
     """The conditioning `name` with every entry changed."""
     entries = argument(call, name, Conditioning).entries
     return OpResult(outputs=(limited(call, tuple(change(entry) for entry in entries)),))
@@ -165,7 +165,10 @@ def limited(call: OpCall, entries: tuple[CondEntry, ...]) -> Conditioning:
     num_bytes = sum(
         tensor.nbytes
         for entry in entries
-        for tensor in (entry.cond, entry.pooled, entry.mask, entry.concat_latent, entry.concat_mask)
+        for tensor in (
+            *(entry.cond, entry.pooled, entry.mask, entry.concat_latent, entry.concat_mask),
+            *entry.more.tensors,
+        )
         if tensor is not None
     )
     if len(entries) > MAX_ENTRIES or num_bytes > MAX_CONDITIONING_BYTES:

@@ -1,9 +1,12 @@
 """The bodies of nodes that change the colours of pictures ([B, H, W, C]) and need no model.
 
-Source of rules and corner cases: ComfyUI 0.8.0's recorded outputs (`nodes.json` of the goldens).
+Source of rules, constants and corner cases: ComfyUI 0.8.0's recorded outputs (`nodes.json` of the
+goldens), to which they were fitted.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import kornia
 import torch
@@ -14,6 +17,8 @@ from .arguments import argument, image_argument, number
 from .base import OpCall
 from .each_call import each_call
 from .resample import crop_to_aspect, resample
+
+SHARPEN_STRENGTH: Final = 10.0  # times alpha: of four recorded pictures it is 10 to six digits
 
 
 @each_call
@@ -91,6 +96,9 @@ def image_blend(call: OpCall) -> tuple[Value, ...]:
 
 
 def _blended(a: torch.Tensor, b: torch.Tensor, mode: str) -> torch.Tensor:
+    """`b` laid on `a`. Source: W3C, Compositing and Blending Level 1, section 10.1; `difference`
+    keeps its sign, as recorded.
+    """
     match mode:
         case "normal":
             return b
@@ -120,7 +128,8 @@ def image_blur(call: OpCall) -> tuple[Value, ...]:
 def image_sharpen(call: OpCall) -> tuple[Value, ...]:
     """image, sharpen_radius, sigma, alpha -> IMAGE: what a blur takes away is added."""
     image, radius = image_argument(call, "image"), argument(call, "sharpen_radius", int)
-    kernel = -10.0 * number(call, "alpha") * _gaussian(radius, number(call, "sigma"))
+    strength = SHARPEN_STRENGTH * number(call, "alpha")
+    kernel = -strength * _gaussian(radius, number(call, "sigma"))
     kernel[radius, radius] += 1.0 - kernel.sum()
     return (_filtered(image, kernel).clamp(0.0, 1.0),)
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from ..errors import NodeFailed
 from ..values import Value
-from .arguments import argument, image_argument, number
+from .arguments import argument, image_argument, number, numbered
 from .base import OpCall
 from .each_call import each_call
 from .image import limit_pictures
@@ -55,7 +55,7 @@ def shuffle_dataset(call: OpCall) -> tuple[Value, ...]:
 @each_call
 def shuffle_image_text_dataset(call: OpCall) -> tuple[Value, ...]:
     """images_N, texts_N, seed -> both lists in the same other order."""
-    images, texts = _images(call), _numbered(call, "texts", str)
+    images, texts = _images(call), numbered(call, "texts", str)
     if len(images) != len(texts):
         raise NodeFailed(f"there are {len(images)} images and {len(texts)} texts", input="texts")
     shuffled = (_shuffled(call, images), _shuffled(call, texts))
@@ -112,11 +112,6 @@ def _images(call: OpCall) -> list[torch.Tensor]:
     if not images:
         raise NodeFailed("there are no images", input="images")
     return images
-
-
-def _numbered(call: OpCall, stem: str, kind: type[T]) -> list[T]:
-    names = (f"{stem}_{index}" for index in range(len(call.args)))
-    return [argument(call, name, kind) for name in names if name in call.args]
 
 
 def _shuffled(call: OpCall, items: list[T]) -> tuple[T, ...]:

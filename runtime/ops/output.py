@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 from ..errors import NodeFailed
 from .arguments import argument, image_argument
 from .base import OpCall, OpContext, OpResult
-from .save_names import parse_prefix
+from .save_names import NamePattern, parse_prefix
 from .saves import Save, save_once
 
 OUTPUT_COMPRESS_LEVEL: Final = 4
@@ -47,23 +47,39 @@ def _save(context: OpContext, call: OpCall) -> OpResult:
     prefix = (
         _TEMP_PREFIX + _own_letters(call) if is_temp else argument(call, "filename_prefix", str)
     )
-    height, width = images.shape[1:3]
-    pattern = parse_prefix(prefix, width, height, datetime.now())
-    chunks = {} if context.is_metadata_disabled else _text_chunks(call.hidden)
+    chunks = texts_of(context, call)
     level = TEMP_COMPRESS_LEVEL if is_temp else OUTPUT_COMPRESS_LEVEL
+    encoders = [partial(encode_png, image, chunks, level) for image in images]
+    pattern = pattern_for(images, prefix, ".png")
+    return OpResult(outputs=(), ui={"images": publish(context, call, folder, pattern, encoders)})
+
+
+def pattern_for(images: torch.Tensor, prefix: str, suffix: str) -> NamePattern:
+    """The names that pictures [B, H, W, C] are saved under now. Raises: NodeFailed."""
+    height, width = images.shape[1:3]
+    return parse_prefix(prefix, width, height, datetime.now(), suffix)
+
+
+def publish(
+    context: OpContext,
+    call: OpCall,
+    folder: str,
+    pattern: NamePattern,
+    encoders: Sequence[Callable[[], bytes]],
+) -> list[dict[str, str]]:
+    """Save a file per encoder to "output" or "temp", once; how the ui names them.
+
+    Raises: NodeFailed: outside the folder, no space.
+    """
     save = Save(
         request_id=call.request_id,
         node_id=call.node_id,
-        root=context.folders.temp if is_temp else context.folders.output,
+        root=context.folders.temp if folder == "temp" else context.folders.output,
         saves=context.folders.saves,
         check_cancelled=context.check_cancelled,
     )
-    encoders: list[Callable[[], bytes]] = [
-        partial(encode_png, image, chunks, level) for image in images
-    ]
     subfolder, names = save_once(save, pattern, encoders)
-    saved = [{"filename": name, "subfolder": subfolder, "type": folder} for name in names]
-    return OpResult(outputs=(), ui={"images": saved})
+    return [{"filename": name, "subfolder": subfolder, "type": folder} for name in names]
 
 
 def encode_png(image: torch.Tensor, chunks: Mapping[str, str], compress_level: int) -> bytes:
@@ -72,18 +88,30 @@ def encode_png(image: torch.Tensor, chunks: Mapping[str, str], compress_level: i
     Args:
         chunks: keyword -> text of the file's text chunks.
     """
-    eight_bit = (image * 255.0).clamp(0.0, 255.0).to(torch.uint8).squeeze(-1).numpy()
     information = PngInfo()
     for keyword, text in chunks.items():
         information.add_text(keyword, text)
     stream = BytesIO()
-    picture = Image.fromarray(eight_bit)
-    picture.save(stream, format="PNG", pnginfo=information, compress_level=compress_level)
+    eight_bit(image).save(stream, format="PNG", pnginfo=information, compress_level=compress_level)
     return stream.getvalue()
 
 
-def _text_chunks(hidden: Mapping[str, str]) -> dict[str, str]:
-    """`prompt`, and one chunk per key of `extra_pnginfo`, as JSON in Python's usual spelling."""
+def eight_bit(image: torch.Tensor) -> Image.Image:
+    """A picture [H, W, C], clipped to 0 to 1, then cut (not rounded) to 8 bits."""
+    cut = (image * 255.0).clamp(0.0, 255.0).to(torch.uint8).squeeze(-1)
+    return Image.fromarray(cut.numpy())
+
+
+def texts_of(context: OpContext, call: OpCall) -> dict[str, str]:
+    """What a file tells of its request: keyword -> text; nothing where that is switched off.
+
+    `prompt`, and one per key of `extra_pnginfo`, as JSON in Python's usual spelling. Raises:
+    NodeFailed: a key can't be a keyword.
+    """
+    return {} if context.is_metadata_disabled else _texts(call.hidden)
+
+
+def _texts(hidden: Mapping[str, str]) -> dict[str, str]:
     chunks: dict[str, str] = {}
     if "prompt" in hidden:
         chunks["prompt"] = json.dumps(json.loads(hidden["prompt"]))

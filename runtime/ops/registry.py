@@ -6,14 +6,23 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Final, cast
 
-from ...graph_import.nodes import ops_latents
+from ...graph_import.nodes import ops_conditioning, ops_latents
 from ...graph_import.text_functions import FUNCTIONS
 from ..errors import NodeFailed
 from .base import OpBody
 from .image_modules import MODULES as IMAGES
 
+PROPERTIES: Final = (
+    "cond_hooks",
+    "conditioning_set_area_percentage_video",
+    "conditioning_set_area_strength",
+    "conditioning_set_default",
+    "conditioning_set_properties",
+    "timesteps_ranges",
+)
 _MODULES: Final[Mapping[str, str]] = {
     "text_encode": "text",
+    "text_encode_each": "text",
     "conditioning_combine": "conditioning",
     "conditioning_average": "conditioning",
     "conditioning_concat": "conditioning",
@@ -22,6 +31,9 @@ _MODULES: Final[Mapping[str, str]] = {
     "conditioning_set_mask": "conditioning",
     "conditioning_set_timestep_range": "conditioning",
     "conditioning_zero_out": "conditioning",
+    **dict.fromkeys(ops_conditioning.TABLE, "conditioning_details"),
+    **dict.fromkeys(PROPERTIES, "conditioning_properties"),
+    "denoise_hooked": "hooked",
     "cond_control": "controlnet",
     "controlnet": "controlnet",
     "encode_hint": "controlnet",
@@ -54,6 +66,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "image_size": "image",
     "empty_image": "image",
     "save_image": "output",
+    **dict.fromkeys(("save_animated_webp", "save_animated_png"), "animation"),
     "patch_fetch": "patches",
     "patch_trigger": "async_lora",
     "patch_check": "async_lora",
@@ -66,6 +79,7 @@ _MODULES: Final[Mapping[str, str]] = {
     **{f"text_{name}": "texts" for name in FUNCTIONS},
     **dict.fromkeys(("regex_match", "regex_extract", "regex_replace"), "regexes"),
     **dict.fromkeys(ops_latents.TABLE, "latents"),
+    **dict.fromkeys(("av_latent_join", "av_latent_separate"), "av_latents"),
     **IMAGES,
 }
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import torch
 
-from ...graph_import.sampling.base import Estimate
+from ...graph_import.sampling.base import Estimate, NoiseKind
 from ...graph_import.sampling.guiders import CFG_PATCHES, cfg_patches
 from ..errors import NodeFailed
 from ..sampling.guidance import Guidance, guide
@@ -21,13 +21,14 @@ from ..sampling.latent_format import (
     to_denoiser_space,
     with_family_channels,
 )
-from ..sampling.noise import SEED_RANGE, initial_noise, sampler_generator
+from ..sampling.noise import SEED_RANGE, initial_noise, noise_and_rest, sampler_generator
 from ..sampling.noise_brownian import sampler_noise
 from ..sampling.noise_mask import latent_mask, masked_estimate
 from ..sampling.preview import PREVIEW_METHODS, Previews
 from ..values import LATENT_PIXELS, KeptPicture, Latent, SamplingRun
-from .arguments import argument, loaded
+from .arguments import argument, loaded, number
 from .base import OpCall, OpContext, OpResult
+from .resample import resample
 from .turns import Turn, course_argument, family_argument, sampler_argument, turn_of
 
 EMPTY_LATENT_CHANNELS: Final = 4
@@ -80,10 +81,13 @@ def _begin(call: OpCall) -> SamplingRun:
             f"width], but the input latent is {list(samples.shape)}",
             node_id=call.node_id,
         )
+    generator = torch.Generator().manual_seed(seed).get_state()
+    noise = torch.zeros_like(samples, dtype=torch.float32)
     if argument(call, "add_noise", bool):
-        noise = initial_noise(samples.shape, seed, latent.batch_index).to(samples.device)
-    else:
-        noise = torch.zeros_like(samples, dtype=torch.float32)
+        drawn, generator = noise_and_rest(samples.shape, seed, latent.batch_index, samples.dtype)
+        noise = drawn.to(noise)
+    if named.noise is not NoiseKind.AFTER_START:
+        generator = sampler_generator(seed)
     latents = to_denoiser_space(samples.to(torch.float32), model_family)
     kept = None
     if latent.noise_mask is not None:
@@ -91,13 +95,19 @@ def _begin(call: OpCall) -> SamplingRun:
         own = noise
         if named.fresh_mask_noise:
             own = initial_noise(samples.shape, (seed + 1) % SEED_RANGE).to(samples.device)
-        kept = KeptPicture(mask=mask, latents=latents, noise=own)
+        kept = KeptPicture(
+            mask=mask,
+            latents=latents,
+            noise=own,
+            by_sigma=number(call, "mask_by_sigma") if "mask_by_sigma" in call.args else 0.0,
+            start_sigma=course.sigmas[0] if course.sigmas else 0.0,
+        )
     start = latents
     if course.sigmas:
         start = course.sampling.noised(latents, noise, course.sigmas[0])
     return SamplingRun(
         state=named.begin(start, course),
-        generator=sampler_generator(seed),
+        generator=generator,
         seed=seed,
         kept=kept,
     )
@@ -125,22 +135,35 @@ def denoise(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
 
 def _advance(turn: Turn, guidance: Guidance, previews: Previews) -> OpResult:
     noise = sampler_noise(turn.run, turn.sampler, turn.course)
-    denoised = masked_estimate(turn.run, guidance.denoised)
-    estimate = Estimate(denoised, guidance.negative)
+    sigma, sampling = turn.evaluation.sigma, turn.course.sampling
+    denoised = masked_estimate(turn.run, guidance.denoised, sigma, sampling)
+    sized = _resized(turn, denoised)
+    estimate = Estimate(sized, guidance.negative)
     state = turn.sampler.update(turn.run.state, estimate, turn.evaluation, turn.course, noise)
     preview = None
     method = turn.call.hidden.get("preview_method")
     if method in PREVIEW_METHODS:
         preview = previews.jpeg(method, denoised, family_argument(turn.call))
-    run = SamplingRun(
-        state=state,
-        generator=noise.state(),
-        seed=turn.run.seed,
-        kept=turn.run.kept,
-        guidance_memory=guidance.memory,
-        denoised=denoised if turn.keeps_denoised else None,
+    run = msgspec.structs.replace(
+        turn.run, state=state, generator=noise.state(), guidance_memory=guidance.memory
     )
+    if turn.keeps_denoised and turn.run.state.x_eval is None:
+        run = msgspec.structs.replace(run, denoised=denoised)
     return OpResult(outputs=(run,), preview=preview)
+
+
+def _resized(turn: Turn, denoised: torch.Tensor) -> torch.Tensor:
+    """The estimate in the size that the sampler's update needs. Raises: NodeFailed."""
+    size = turn.sampler.resize(turn.run.state, turn.evaluation, turn.course)
+    if size is None:
+        return denoised
+    if turn.run.kept is not None or denoised.ndim != 4:
+        raise NodeFailed(
+            f"{turn.sampler.name} changes the size of latents, so they can't have a noise mask "
+            "or frames",
+            node_id=turn.call.node_id,
+        )
+    return resample(denoised, size.method, size.width, size.height)
 
 
 def sample_end(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:

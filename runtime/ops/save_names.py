@@ -23,16 +23,17 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 class NamePattern:
     """Where the pictures of one save go: a folder below the root, and the stem of their names.
 
-    `stem` may hold `%batch_num%`, the picture's place in its batch.
+    `stem` may hold `%batch_num%`, the picture's place in its batch; `suffix` says the format.
     """
 
     subfolder: str
     stem: str
+    suffix: str = ".png"
 
     def name(self, index: int, number: int) -> str:
         """The file name of picture `index` under a counter. Raises: NodeFailed: too long."""
         stem = self.stem.replace(BATCH_NUM, str(index))
-        name = f"{stem}_{number:05}_.png"
+        name = f"{stem}_{number:05}_{self.suffix}"
         if len(os.fsencode(name)) > MAX_NAME_BYTES:
             raise NodeFailed(f"the file name {name[:40]!r}... is too long", input="filename_prefix")
         return name
@@ -44,7 +45,9 @@ class NamePattern:
         return max((int(match[1]) for match in matches if match), default=0) + 1
 
 
-def parse_prefix(prefix: str, width: int, height: int, now: datetime) -> NamePattern:
+def parse_prefix(
+    prefix: str, width: int, height: int, now: datetime, suffix: str = ".png"
+) -> NamePattern:
     """Replace the variables of a `filename_prefix` and split off its folder.
 
     Raises: NodeFailed: it holds control characters or leaves the root.
@@ -60,7 +63,7 @@ def parse_prefix(prefix: str, width: int, height: int, now: datetime) -> NamePat
     if os.path.isabs(path) or path == ".." or path.startswith("../"):
         raise _leaves(prefix)
     subfolder, stem = os.path.split("" if path == "." else path)
-    return NamePattern(subfolder=subfolder, stem=stem)
+    return NamePattern(subfolder=subfolder, stem=stem, suffix=suffix)
 
 
 def make_folder(root: Path, subfolder: str) -> Path:

@@ -36,6 +36,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     subfolder: str
     stem: str
+    suffix: str = ".png"
     published: tuple[str, ...] = ()
     chosen: str | None = None
 
@@ -75,7 +76,9 @@ def save_once(
         with _locked(save):
             ledger = _read_ledger(save.ledger_path)
             if ledger is None:
-                ledger = Ledger(subfolder=pattern.subfolder, stem=pattern.stem)
+                ledger = Ledger(
+                    subfolder=pattern.subfolder, stem=pattern.stem, suffix=pattern.suffix
+                )
             folder = make_folder(save.root, ledger.subfolder)
             for index in range(len(ledger.published)):
                 save.temp_path(folder, index).unlink(missing_ok=True)
@@ -121,7 +124,7 @@ def _publish(save: Save, ledger: Ledger, folder: Path, encode: Callable[[], byte
 
 def _link(save: Save, ledger: Ledger, folder: Path, temp: Path) -> Ledger:
     """Give `temp` the first free name, noted in the ledger before it is taken."""
-    pattern = NamePattern(subfolder=ledger.subfolder, stem=ledger.stem)
+    pattern = NamePattern(subfolder=ledger.subfolder, stem=ledger.stem, suffix=ledger.suffix)
     number = pattern.next_number(folder)
     while True:
         name = pattern.name(len(ledger.published), number)

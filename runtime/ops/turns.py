@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+import torch
+
 from ...graph_import.families import Family, family, sampling_of
 from ...graph_import.sampling.base import Course, Evaluation, Sampler
 from ...graph_import.sampling.guiders import GuiderKind
@@ -15,9 +17,10 @@ from ..errors import NodeFailed
 from ..sampling.calls import PlannedCall
 from ..sampling.guidance import GuidedRow, ResidualSource
 from ..sampling.noise_mask import model_input
-from ..values import CallResiduals, Conditioning, Residuals, SamplingRun
-from .arguments import argument, number
+from ..values import CallResiduals, Conditioning, Estimates, Residuals, SamplingRun
+from .arguments import argument, number, numbered
 from .base import OpCall
+from .inpaint_channels import inpaint_channels
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,6 +70,8 @@ def row_of(
         cfg_third=number(call, "cfg_third") if "cfg_third" in call.args else 1.0,
         is_negative_needed=named.uses_uncond,
         memory=run.guidance_memory,
+        estimates=_estimates(call),
+        extra_channels=partial(inpaint_channels, run, family_argument(call)),
     )
 
 
@@ -103,6 +108,16 @@ def sigmas_argument(call: OpCall) -> tuple[float, ...]:
     if not isinstance(sigmas, tuple | list):
         raise NodeFailed("input 'sigmas' must be a sequence of floats", node_id=call.node_id)
     return tuple(float(sigma) for sigma in sigmas)
+
+
+def _estimates(call: OpCall) -> dict[int, torch.Tensor]:
+    """What other nodes evaluated of the plan, by position."""
+    return {
+        position: estimate
+        for given in numbered(call, "estimates", Estimates)
+        for position, estimate in enumerate(given.calls)
+        if estimate is not None
+    }
 
 
 def _residual_source(call: OpCall) -> ResidualSource | None:

@@ -1,10 +1,12 @@
 """Where on a picture an entry counts: its area in latent units, and how much it counts there.
 
+The latents of a video have frames before their height; all of them are in an area that names none.
 Source: ComfyUI 0.8.0, `conds.json` of the goldens.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,53 +20,72 @@ MIN_BOUNDS: Final = 8  # a mask's bounds are no smaller than this
 
 @dataclass(slots=True, frozen=True)
 class Area:
-    """A rectangle in latent units. It may reach beyond the picture's right and bottom edges."""
+    """A block in latent units. It may reach beyond the far edges of the picture.
 
-    height: int
-    width: int
-    y: int
-    x: int
+    Args:
+        sizes: height and width; before them the number of frames, where the latents have any.
+        starts: where it begins along each of these.
+    """
+
+    sizes: tuple[int, ...]
+    starts: tuple[int, ...]
 
     @property
     def size(self) -> int:
         """How many latent positions it has."""
-        return self.height * self.width
+        return math.prod(self.sizes)
 
     def contains(self, other: Area) -> bool:
-        """Whether `other` lies within this area."""
-        return (
-            self.y <= other.y
-            and self.x <= other.x
-            and self.y + self.height >= other.y + other.height
-            and self.x + self.width >= other.x + other.width
-        )
+        """Whether `other`, of as many dimensions, lies within this area."""
+        begins = all(mine <= its for mine, its in zip(self.starts, other.starts, strict=True))
+        ends = zip(self._ends, other._ends, strict=True)
+        return begins and all(mine >= its for mine, its in ends)
 
-    def clipped(self, height: int, width: int) -> Area:
-        """The part on a picture of `height` x `width`; without positions if there is none."""
-        y, x = min(self.y, height), min(self.x, width)
-        return Area(min(self.height, height - y), min(self.width, width - x), y, x)
+    def clipped(self, lengths: tuple[int, ...]) -> Area:
+        """The part on latents of these lengths; without positions if there is none."""
+        starts = tuple(map(min, self.starts, lengths))
+        rest = (length - start for length, start in zip(lengths, starts, strict=True))
+        return Area(tuple(map(min, self.sizes, rest)), starts)
 
     def crop(self, tensor: torch.Tensor) -> torch.Tensor:
-        """This part of `tensor` [..., h, w], as a view."""
-        return tensor[..., self.y : self.y + self.height, self.x : self.x + self.width]
+        """This part of the last dimensions of `tensor`, as a view."""
+        first = tensor.dim() - len(self.sizes)
+        for axis, (start, size) in enumerate(zip(self.starts, self.sizes, strict=True), first):
+            tensor = tensor.narrow(axis, start, size)
+        return tensor
+
+    @property
+    def _ends(self) -> tuple[int, ...]:
+        return tuple(start + size for start, size in zip(self.starts, self.sizes, strict=True))
 
 
-def area_of(entry: CondEntry, mask: torch.Tensor | None, height: int, width: int) -> Area | None:
-    """The entry's area on latents of `height` x `width`; None: all of the picture."""
+def area_of(entry: CondEntry, mask: torch.Tensor | None, lengths: tuple[int, ...]) -> Area | None:
+    """The entry's area on latents of `lengths` ([frames,] height, width); None: all of them.
+
+    The frames of an area don't count on latents that have none.
+    """
     if entry.is_mask_bounds and mask is not None:
-        return _bounds(mask)
+        return _over_all_frames(_bounds(mask), lengths)
     if entry.area is None:
         return None
     unit, *numbers = entry.area
+    half = len(numbers) // 2
+    sizes, starts = numbers[:half][-len(lengths) :], numbers[half:][-len(lengths) :]
     if unit == "percentage":
-        rows, columns, y, x = numbers
-        return Area(
-            height=max(1, round(rows * height)),
-            width=max(1, round(columns * width)),
-            y=round(y * height),
-            x=round(x * width),
+        given = lengths[-len(sizes) :]
+        return _over_all_frames(
+            Area(
+                tuple(max(1, round(s * n)) for s, n in zip(sizes, given, strict=True)),
+                tuple(round(s * n) for s, n in zip(starts, given, strict=True)),
+            ),
+            lengths,
         )
-    return Area(*(int(number) for number in numbers))
+    return _over_all_frames(Area(tuple(map(int, sizes)), tuple(map(int, starts))), lengths)
+
+
+def _over_all_frames(area: Area, lengths: tuple[int, ...]) -> Area:
+    frames = lengths[: len(lengths) - len(area.sizes)]
+    return Area((*frames, *area.sizes), (*(0 for _ in frames), *area.starts))
 
 
 def _bounds(mask: torch.Tensor) -> Area:
@@ -72,20 +93,23 @@ def _bounds(mask: torch.Tensor) -> Area:
     is_set = (mask != 0).any(dim=0)
     rows, columns = is_set.any(dim=1).nonzero(), is_set.any(dim=0).nonzero()
     if len(rows) == 0:
-        return Area(MIN_BOUNDS, MIN_BOUNDS, 0, 0)
+        return Area((MIN_BOUNDS, MIN_BOUNDS), (0, 0))
     top, bottom = int(rows[0]), int(rows[-1])
     left, right = int(columns[0]), int(columns[-1])
-    return Area(max(MIN_BOUNDS, bottom - top + 1), max(MIN_BOUNDS, right - left + 1), y=top, x=left)
+    sizes = max(MIN_BOUNDS, bottom - top + 1), max(MIN_BOUNDS, right - left + 1)
+    return Area(sizes, (top, left))
 
 
-def feathering(area: Area, height: int, width: int) -> torch.Tensor:
-    """The weights of a clipped area, [1, 1, area height, area width], float32.
+def feathering(area: Area, lengths: tuple[int, ...]) -> torch.Tensor:
+    """The weights of a clipped area, [1, 1, *area.sizes], float32.
 
-    They rise over `min(MAX_FADE, size // 4)` positions from each border inside the picture.
+    They rise over `min(MAX_FADE, size // 4)` positions from each border inside the latents.
     """
-    rows = _ramp(area.height, is_first_open=area.y > 0, is_last_open=area.y + area.height < height)
-    columns = _ramp(area.width, is_first_open=area.x > 0, is_last_open=area.x + area.width < width)
-    return (rows[:, None] * columns[None, :])[None, None]
+    weights = torch.ones((1, 1), dtype=torch.float32)
+    for size, start, length in zip(area.sizes, area.starts, lengths, strict=True):
+        ramp = _ramp(size, is_first_open=start > 0, is_last_open=start + size < length)
+        weights = weights[..., None] * ramp
+    return weights
 
 
 def _ramp(size: int, *, is_first_open: bool, is_last_open: bool) -> torch.Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -29,19 +29,19 @@ class PlannedCall:
     Args:
         entry: what steers the call.
         side: which side it is of, in the order that these were given.
-        area: (height, width, y, x) in latent units, inside the picture; None: all of it.
+        area: in latent units, inside the picture; None: all of it.
         multiplier: how much the estimate counts within its side; a tensor is float32
-            [1 or B, 1, height, width] of the area.
+            [1 or B, 1, *area.sizes].
     """
 
     entry: CondEntry
     side: int
-    area: tuple[int, int, int, int] | None
+    area: Area | None
     multiplier: torch.Tensor | float
 
     def crop(self, x: torch.Tensor) -> torch.Tensor:
         """The call's part of latents (or of anything of their size) [..., h, w]; a view."""
-        return x if self.area is None else Area(*self.area).crop(x)
+        return x if self.area is None else self.area.crop(x)
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,31 +60,58 @@ def plan_calls(
     asked: Collection[int],
     sampling: ModelSampling,
 ) -> list[PlannedCall]:
-    """The calls for latents `x` [B, C, h, w] at noise level `sigma`: the last side's first.
+    """The calls for latents `x` [B, C, [frames,] h, w] at noise level `sigma`: last side's first.
 
     Only the sides that are `asked` for (by position) make calls; but on each, an entry of any side
-    that has an area has a counterpart. An area beside the picture makes no call.
+    that has an area has a counterpart. An area beside the picture makes no call. Defaults come
+    behind the other entries of their side, where these leave a gap.
     """
     placed_sides = [_placed(x, side) for side in sides]
     for index, side in enumerate(placed_sides):
         for other_index, other in enumerate(placed_sides):
             if other_index != index:
                 other += _counterparts(side, other)
-    return [
-        call
-        for index in sorted(asked, reverse=True)
-        for placed in placed_sides[index]
-        if _is_active(placed.entry, sigma, sampling)
-        for call in _planned(x, placed, index)
-    ]
+    calls: list[PlannedCall] = []
+    for index in sorted(asked, reverse=True):
+        active = [p for p in placed_sides[index] if _is_active(p.entry, sigma, sampling)]
+        own = [call for placed in active for call in _planned(x, placed, index)]
+        plain = [call for call in own if not call.entry.is_default]
+        calls += [*plain, *_in_gaps(x, plain, [call for call in own if call.entry.is_default])]
+    return calls
+
+
+def _in_gaps(
+    x: torch.Tensor, plain: Sequence[PlannedCall], defaults: Sequence[PlannedCall]
+) -> list[PlannedCall]:
+    """The calls of defaults, each times what the plain calls' weights lack to 1.
+
+    Those that find no gap are left out. Source: `default_cond` in the goldens.
+    """
+    if not defaults:
+        return []
+    gap = torch.ones((len(x), 1, *x.shape[2:]), device=x.device)
+    for call in plain:
+        weight = call.multiplier
+        part = call.crop(gap)
+        part -= weight.to(x.device) if isinstance(weight, torch.Tensor) else weight
+    gap.clamp_(min=0.0)
+    weighted: list[PlannedCall] = []
+    for call in defaults:
+        weight = call.multiplier
+        share = call.crop(gap) * (
+            weight.to(x.device) if isinstance(weight, torch.Tensor) else weight
+        )
+        if bool(share.any()):
+            weighted.append(replace(call, multiplier=share))
+    return weighted
 
 
 def _placed(x: torch.Tensor, side: Conditioning) -> list[_Placed]:
-    height, width = x.shape[-2:]
+    lengths = tuple(x.shape[2:])
     placed: list[_Placed] = []
     for entry in side.entries:
-        mask = None if entry.mask is None else fitted(entry.mask, height, width)
-        placed.append(_Placed(entry, mask, area_of(entry, mask, height, width)))
+        mask = None if entry.mask is None else fitted(entry.mask, *lengths[-2:])
+        placed.append(_Placed(entry, mask, area_of(entry, mask, lengths)))
     return placed
 
 
@@ -107,6 +134,7 @@ def _counterparts(side: Sequence[_Placed], others: Sequence[_Placed]) -> list[_P
             pooled=source.entry.pooled,
             concat_latent=source.entry.concat_latent,
             concat_mask=source.entry.concat_mask,
+            more=source.entry.more,
         )
         added.append(_Placed(texted, placed.mask, placed.area))
     return added
@@ -129,16 +157,21 @@ def _is_active(entry: CondEntry, sigma: float, sampling: ModelSampling) -> bool:
 
 def _planned(x: torch.Tensor, placed: _Placed, side: int) -> list[PlannedCall]:
     """The entry's call; none if its area lies beside the picture."""
-    height, width = x.shape[-2:]
-    entry, area = placed.entry, placed.area
-    clipped = None if area is None else area.clipped(height, width)
-    if clipped is not None and clipped.size == 0:
+    entry, lengths = placed.entry, tuple(x.shape[2:])
+    area = None if placed.area is None else placed.area.clipped(lengths)
+    if area is not None and area.size == 0:
         return []
     multiplier: torch.Tensor | float = entry.strength
     if placed.mask is not None:
-        mask = placed.mask if clipped is None else clipped.crop(placed.mask)
-        multiplier = for_batch(mask, len(x)).unsqueeze(1) * entry.mask_strength * entry.strength
-    elif clipped is not None:
-        multiplier = feathering(clipped, height, width) * entry.strength
-    corners = None if clipped is None else (clipped.height, clipped.width, clipped.y, clipped.x)
-    return [PlannedCall(entry, side, area=corners, multiplier=multiplier)]
+        mask = _over_all_frames(for_batch(placed.mask, len(x)), lengths)
+        weights = mask if area is None else area.crop(mask)
+        multiplier = weights.unsqueeze(1) * entry.mask_strength * entry.strength
+    elif area is not None:
+        multiplier = feathering(area, lengths) * entry.strength
+    return [PlannedCall(entry, side, area=area, multiplier=multiplier)]
+
+
+def _over_all_frames(mask: torch.Tensor, lengths: tuple[int, ...]) -> torch.Tensor:
+    """Masks [N, h, w] as [N, *lengths]; a view."""
+    frames = (1,) * (len(lengths) - 2)
+    return mask.reshape(len(mask), *frames, *mask.shape[1:]).expand(len(mask), *lengths)

@@ -212,7 +212,11 @@ def _zero_star(combined: torch.Tensor, given: Guided, patch: CfgPatch) -> torch.
 
 
 def _norm_limited(combined: torch.Tensor, given: Guided, patch: CfgPatch) -> torch.Tensor:
-    """CFGNorm: channel vectors no longer than the positive estimate's, times a strength."""
+    """CFGNorm: channel vectors no longer than the positive estimate's, times a strength.
+
+    Source: CFG-Renorm of Lumina-Image 2.0 (arXiv 2503.21758, section 3.5), place by place; where
+    the strength comes in is recorded from ComfyUI 0.8.0.
+    """
     positive = torch.linalg.vector_norm(given.positive, dim=1, keepdim=True)
     length = torch.linalg.vector_norm(combined, dim=1, keepdim=True)
     limit = (positive / (length + TINY)).clamp(0.0, 1.0)

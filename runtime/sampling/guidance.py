@@ -6,8 +6,8 @@ changes that a model asks of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import torch
@@ -15,7 +15,7 @@ import torch
 from ...graph_import.families import Family
 from ...graph_import.sampling.guiders import CfgPatch, GuiderKind
 from ...graph_import.sampling.model_sampling import ModelSampling
-from ..values import Conditioning
+from ..values import CondEntry, Conditioning
 from .calls import PlannedCall, plan_calls
 from .cfg_patches import Guided, after_guidance, guided
 
@@ -35,7 +35,8 @@ class Denoiser(Protocol):
     def execute_batch(self, calls: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
         """Per call `x` [B, C, h, w] noisy and unscaled, `sigma` float, `context` [1 or B, T, W].
 
-        And `pooled` [1 or B, W] or None. A call may have `residuals`. Gives per call, in order,
+        And `pooled` [1 or B, W] or None. A call may have `residuals`, and `extra_channels`, which
+        give [B, more, h, w] to networks that take more than x. Gives per call, in order,
         `denoised` [B, C, h, w]: the estimate of x0. How many forwards that takes, and what becomes
         of contexts of unequal length, is the family's business.
         """
@@ -51,6 +52,8 @@ class GuidedRow:
         third: the third side, and `cfg_third` its number, of the guiders that have one.
         is_negative_needed: the sampler wants the negative estimate at any scale.
         memory: what the guidance left at the run's last evaluation.
+        estimates: of calls that are evaluated elsewhere, by position in the plan.
+        extra_channels: what an entry gives to a network that takes more channels than x has.
     """
 
     x: torch.Tensor
@@ -66,6 +69,8 @@ class GuidedRow:
     cfg_third: float = 1.0
     is_negative_needed: bool = False
     memory: torch.Tensor | None = None
+    estimates: Mapping[int, torch.Tensor] = field(default_factory=dict)
+    extra_channels: Callable[[CondEntry], torch.Tensor] | None = None
 
     @property
     def sampling(self) -> ModelSampling:
@@ -113,22 +118,41 @@ def guide(
 ) -> list[Guidance]:
     """The guided estimate of x0 for each row, from a single `execute_batch`.
 
-    A row's calls are those of its plan, in that order; `patches` are the denoiser's.
+    A row's calls are those of its plan, in that order, without those that it has estimates of;
+    `patches` are the denoiser's.
     """
     plans = [row.plan() for row in rows]
-    requests = [
-        request for row, plan in zip(rows, plans, strict=True) for request in _requests(row, plan)
+    wanted = [
+        set(range(len(plan))) - row.estimates.keys() for row, plan in zip(rows, plans, strict=True)
     ]
-    results = iter(denoiser.execute_batch(requests) if requests else ())
+    evaluated = evaluate(denoiser, list(zip(rows, plans, wanted, strict=True)))
     guidances: list[Guidance] = []
-    for row, plan in zip(rows, plans, strict=True):
-        estimates = [(call, _denoised(next(results))) for call in plan]
+    for row, plan, own in zip(rows, plans, evaluated, strict=True):
+        found = {**row.estimates, **own}
+        estimates = [(call, found[position]) for position, call in enumerate(plan)]
         sides = {
             side: _combined(row.x, (item for item in estimates if item[0].side == side))
             for side in sorted(row.asked_sides())
         }
         guidances.append(_guidance(row, sides, patches))
     return guidances
+
+
+def evaluate(
+    denoiser: Denoiser, asked: Sequence[tuple[GuidedRow, Sequence[PlannedCall], Set[int]]]
+) -> list[dict[int, torch.Tensor]]:
+    """The estimates of x0, by position, of the calls at some positions of each row's plan."""
+    requests = [
+        (index, position, request)
+        for index, (row, plan, positions) in enumerate(asked)
+        for position, request in enumerate(_requests(row, plan) if positions else ())
+        if position in positions
+    ]
+    results = denoiser.execute_batch([r for _, _, r in requests]) if requests else []
+    found: list[dict[int, torch.Tensor]] = [{} for _ in asked]
+    for (index, position, _), result in zip(requests, results, strict=True):
+        found[index][position] = _denoised(result)
+    return found
 
 
 def _guidance(
@@ -188,9 +212,18 @@ def _requests(row: GuidedRow, plan: Sequence[PlannedCall]) -> list[Mapping[str, 
             "context": call.entry.cond,
             "pooled": call.entry.pooled,
             **({} if residual is None else {"residuals": residual}),
+            **_extra_channels(row, call),
         }
         for call, residual in zip(plan, residuals, strict=True)
     ]
+
+
+def _extra_channels(row: GuidedRow, call: PlannedCall) -> Mapping[str, object]:
+    """They are made when a network asks for them: most don't."""
+    source = row.extra_channels
+    if source is None:
+        return {}
+    return {"extra_channels": lambda: call.crop(source(call.entry))}
 
 
 def _denoised(result: Mapping[str, object]) -> torch.Tensor:

@@ -10,6 +10,8 @@ from typing import Final
 import torch
 
 TINY: Final = 1e-10
+LEAST_LENGTH: Final = 1e-6
+TOP_DEVIATIONS: Final = 5.0  # above the mean length; as recorded from ComfyUI 0.8.0
 SHARPEN_STRENGTH: Final = 10.0  # times alpha, as recorded from ComfyUI 0.8.0
 
 
@@ -21,7 +23,7 @@ def tonemap_reinhard(latents: torch.Tensor, multiplier: float) -> torch.Tensor:
     length = torch.linalg.vector_norm(latents, dim=1, keepdim=True) + TINY
     mean = length.mean(dim=(1, 2, 3), keepdim=True)
     deviation = length.std(dim=(1, 2, 3), keepdim=True)
-    top = (deviation * 5.0 + mean) * multiplier
+    top = (deviation * TOP_DEVIATIONS + mean) * multiplier
     share = length / top
     mapped: torch.Tensor = latents / length * (share / (1.0 + share) * top)
     return mapped
@@ -37,7 +39,7 @@ def sharpened(latents: torch.Tensor, radius: int, sigma: float, alpha: float) ->
     kernel = torch.exp(-(steps[:, None] ** 2 + steps[None, :] ** 2) / (2.0 * sigma * sigma))
     kernel = kernel / kernel.sum() * -(alpha * SHARPEN_STRENGTH)
     kernel[radius, radius] += 1.0 - kernel.sum()
-    length = torch.linalg.vector_norm(latents, dim=1, keepdim=True) + 1e-6
+    length = torch.linalg.vector_norm(latents, dim=1, keepdim=True) + LEAST_LENGTH
     mode = "reflect" if radius < min(latents.shape[-2:]) else "replicate"
     padded = torch.nn.functional.pad(latents / length, (radius,) * 4, mode=mode)
     channels = latents.shape[1]

@@ -57,6 +57,6 @@ def sampler_noise(
 ) -> NoiseStream | BrownianNoise:
     """The noise of the run's next update."""
     if sampler.noise is not NoiseKind.BROWNIAN:
-        return NoiseStream(run.generator)
+        return NoiseStream(run.generator, is_channels_last=sampler.draws_channels_last)
     positive = [sigma for sigma in course.sigmas if sigma > 0.0]
     return BrownianNoise(run.seed, min(positive), max(positive), run.generator)

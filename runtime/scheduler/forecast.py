@@ -92,8 +92,8 @@ def _models(
     for key in keys:
         yield ModelForecast(
             model=key.label(),
-            file=key.file.path.rsplit("/", 1)[-1],
-            num_bytes=key.file.size_bytes,
+            file="+".join(file.path.rsplit("/", 1)[-1] for file in key.files),
+            num_bytes=key.size_bytes,
             num_warm=sum(key in models for models in resident),
             load_s=profiles.load(key).seconds_s,
         )

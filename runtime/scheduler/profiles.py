@@ -36,7 +36,7 @@ class Profiles:
     def load(self, key: ModelKey) -> Estimate:
         """Of reading a model from its file to the device."""
         if key not in self._loads:
-            guess_s = LOAD_START_S + key.file.size_bytes / READ_BYTES_PER_S
+            guess_s = LOAD_START_S + key.size_bytes / READ_BYTES_PER_S
             self._loads[key] = Estimate(guess_s)
         return self._loads[key]
 

@@ -144,9 +144,9 @@ def _loads(graph: Graph) -> tuple[LoadReport, ...]:
         if node.model is None:
             continue
         key = node.model.key
-        models[(key.file.path, key.file.size_bytes)][f"{key.family}/{key.role} ({key.dtype})"] = (
-            None
-        )
+        for file in key.files:
+            label = f"{key.family}/{key.role} ({key.dtype})"
+            models[(file.path, file.size_bytes)][label] = None
         for patch in node.model.patches:
             models[(patch.file.path, patch.file.size_bytes)]["patch"] = None
     return tuple(

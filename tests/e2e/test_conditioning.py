@@ -156,3 +156,53 @@ async def test_the_unmasked_half_stays(
     difference = ImageChops.difference(*pictures)
     masked, kept = (ImageStat.Stat(difference.crop((x, 0, x + 24, 64))) for x in (0, 40))
     assert sum(masked.mean) > 4 * sum(kept.mean)
+
+
+def with_default(picture: str, *, text: str, end: float, is_masked: bool) -> Prompt:
+    """The prompt's texts on the masked half until `end` of the sampling; elsewhere another text."""
+    prompt = txt2img(prefix="default") | {
+        "20": node("LoadImage", image=picture),
+        "21": node("CLIPTextEncode", text=text, clip=["4", 1]),
+        "22": node("ConditioningTimestepsRange", start_percent=0.0, end_percent=end),
+        "23": node(
+            "PairConditioningSetProperties",
+            positive_NEW=["6", 0],
+            negative_NEW=["7", 0],
+            strength=1.0,
+            set_cond_area="default",
+            timesteps=["22", 0],
+        ),
+        "24": node(
+            "PairConditioningSetDefaultCombine",
+            positive=["23", 0],
+            negative=["23", 1],
+            positive_DEFAULT=["21", 0],
+            negative_DEFAULT=["7", 0],
+        ),
+    }
+    if is_masked:
+        prompt["23"]["inputs"]["mask"] = ["20", 1]
+    prompt["3"]["inputs"] |= {"positive": ["24", 0], "negative": ["24", 1]}
+    return prompt
+
+
+async def test_a_default_counts_where_and_when_the_others_do_not(
+    shared_server: ServerProcess, masked_picture: str
+) -> None:
+    text = "a blue ball on a lawn"
+    first, second = txt2img(), txt2img()
+    second["6"]["inputs"]["text"] = text
+    alone = [await picture_of(shared_server, prompt) for prompt in (first, second)]
+
+    async def drawn(end: float, *, is_masked: bool) -> Image.Image:
+        prompt = with_default(masked_picture, text=text, end=end, is_masked=is_masked)
+        return await picture_of(shared_server, prompt)
+
+    def difference(one: Image.Image, other: Image.Image) -> float:
+        return float(max(ImageStat.Stat(ImageChops.difference(one, other)).mean))
+
+    always, never = await drawn(1.0, is_masked=False), await drawn(0.0, is_masked=False)
+    assert difference(always, alone[0]) < 0.5
+    assert difference(never, alone[1]) < 0.5
+    mixed = await drawn(0.6, is_masked=True)
+    assert min(difference(mixed, picture) for picture in alone) > 0.5

@@ -11,7 +11,8 @@ import pytest
 from kit.base_directory import make_base
 from kit.cluster import Client, Json, ServerProcess, connect
 from kit.prompts import TINY, txt2img
-from nodeloom.runtime.models.headers import DENOISER_PREFIX, SD15_TEXT_PREFIX, VAE_PREFIX
+from nodeloom.runtime.models.headers import DENOISER_PREFIX, VAE_PREFIX
+from nodeloom.runtime.models.text.places import SD15_TEXT_PREFIX
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 

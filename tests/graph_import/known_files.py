@@ -18,7 +18,10 @@ def identity(name: str, mtime_ns: int = 1) -> FileIdentity:
 
 
 def sd15(name: str, roles: frozenset[Role] = SD15_ROLES) -> CheckpointInfo:
-    return CheckpointInfo(file=identity(name), family="sd15", roles=roles, dtype="float16")
+    encoders = ("clip_l",) if Role.TEXT_ENCODER in roles else ()
+    return CheckpointInfo(
+        file=identity(name), family="sd15", roles=roles, dtype="float16", encoders=encoders
+    )
 
 
 @dataclass

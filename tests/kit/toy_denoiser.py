@@ -15,8 +15,8 @@ from nodeloom.runtime.values import CondEntry, Conditioning
 class ToyDenoiser(Model):
     """D(x, s, c) = x (1-w) + w (0.3 tanh(0.7 x + c) + 0.1 m + 0.5 c), w = s^2 / (1 + s^2).
 
-    c is the mean of the context, m the mean of x over height and width. It records the sigma of
-    every call.
+    c is the mean of the context, m the mean of x over height and width, and over the frames where
+    there are any. It records the sigma of every call.
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,8 @@ class ToyDenoiser(Model):
     def execute(self, **inputs: Any) -> Mapping[str, object]:
         x, sigma = inputs["x"], inputs["sigma"]
         self.sigmas.append(sigma)
-        c = inputs["context"].mean(dim=(1, 2)).reshape(-1, 1, 1, 1)
-        m = x.mean(dim=(2, 3), keepdim=True)
+        c = inputs["context"].mean(dim=(1, 2)).reshape(-1, *(1 for _ in x.shape[1:]))
+        m = x.mean(dim=tuple(range(2, x.dim())), keepdim=True)
         w = sigma * sigma / (1.0 + sigma * sigma)
         guess = 0.3 * torch.tanh(0.7 * x + c) + 0.1 * m + 0.5 * c
         return {"denoised": x * (1.0 - w) + w * guess}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from nodeloom.runtime.config import Settings
@@ -38,6 +39,22 @@ async def test_combos_show_the_files_of_the_moment(client: Any, server_settings:
     (server_settings.input_directory / ".hidden.png").touch()
     assert await choices("CheckpointLoaderSimple", "ckpt_name") == ["m.safetensors"]
     assert await choices("LoadImage", "image") == ["b.png"]
+
+
+async def test_files_of_a_folder_are_listed_newest_first(
+    client: Any, server_settings: Settings
+) -> None:
+    for age, name in enumerate(("new.png", "note.txt", "old.webp", ".hidden.part")):
+        file = server_settings.output_directory / name
+        file.touch()
+        os.utime(file, (1000 - age, 1000 - age))
+    (server_settings.output_directory / "folder").mkdir()
+    answer = await client.get("/internal/files/output")
+    assert await answer.json() == ["new.png", "note.txt", "old.webp"]
+    # recorded from ComfyUI 0.8.0: info_endpoints
+    refused = await client.get("/internal/files/nosuch")
+    assert (refused.status, await refused.json()) == (400, {"error": "Invalid directory type"})
+    assert (await client.get("/api/internal/files/output")).status == 404
 
 
 async def test_models_and_embeddings_are_listed(client: Any, server_settings: Settings) -> None:

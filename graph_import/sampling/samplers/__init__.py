@@ -11,8 +11,10 @@ import msgspec
 
 from ...handles import Scalar
 from ..base import Sampler
-from .cfg_pp import Dpmpp2MCfgPp, EulerCfgPp, GradientEstimationCfgPp
+from .cfg_pp import Dpmpp2MCfgPp, EulerCfgPp, EulerPastGuidance, GradientEstimationCfgPp
+from .cfg_pp_second_order import Dpmpp2SAncestralCfgPp, ResMultistepCfgPp
 from .consistency import Ddpm, Lcm
+from .deis import Deis
 from .dpm2 import Dpm2, Dpm2Ancestral
 from .dpm_adaptive import DpmAdaptive
 from .dpm_fast import DpmFast
@@ -24,9 +26,13 @@ from .euler import Ddim, Euler, EulerAncestral
 from .gradient_estimation import GradientEstimation
 from .heun import Heun
 from .heunpp import HeunPp2
+from .ipndm_v import IpndmV
+from .lcm_upscale import LcmUpscale
 from .multistep import Ipndm, Lms
 from .res_multistep import ResMultistep
+from .sa_solver import SaSolver
 from .seeds import ExpHeun2X0, Seeds2, Seeds3
+from .unipc import UniPc
 
 _ALL: Final = (
     Euler(),
@@ -43,6 +49,7 @@ _ALL: Final = (
     DpmFast(),
     DpmAdaptive(),
     Dpmpp2SAncestral(),
+    Dpmpp2SAncestralCfgPp(),
     DpmppSde(),
     DpmppSde(name="dpmpp_sde_gpu"),
     Dpmpp2M(),
@@ -56,17 +63,28 @@ _ALL: Final = (
     Ddpm(),
     Lcm(),
     Ipndm(),
+    IpndmV(),
+    Deis(),
     ResMultistep(),
+    ResMultistepCfgPp(),
     ResMultistep(name="res_multistep_ancestral", eta=1.0),
+    ResMultistepCfgPp(name="res_multistep_ancestral_cfg_pp", eta=1.0),
     GradientEstimation(),
     GradientEstimationCfgPp(),
     ErSde(),
     Seeds2(),
     Seeds3(),
+    SaSolver(),
+    SaSolver(name="sa_solver_pece", evaluates_twice=True),
     Ddim(),
+    UniPc(),
+    UniPc(name="uni_pc_bh2", variant="bh2"),
 )
-_BY_NAME: Final[Mapping[str, Sampler]] = MappingProxyType({item.name: item for item in _ALL})
-SAMPLER_NAMES: Final = tuple(_BY_NAME)  # in ComfyUI's order
+_OF_NODES: Final = (EulerPastGuidance(), LcmUpscale())  # made by nodes alone: not in the list
+_BY_NAME: Final[Mapping[str, Sampler]] = MappingProxyType(
+    {item.name: item for item in (*_ALL, *_OF_NODES)}
+)
+SAMPLER_NAMES: Final = tuple(item.name for item in _ALL)  # in ComfyUI's order
 
 
 @lru_cache(maxsize=256)

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from ..base import Course, Estimate, Evaluation, Noise, NoiseKind, Sampler, SamplerState
 from .ancestral import exploding_split
+from .linear import scaled
 from .log_snr import alpha
 
 
@@ -36,17 +37,41 @@ class EulerCfgPp(Sampler, frozen=True, kw_only=True):
         if following == 0.0:
             return SamplerState(x=estimate.denoised)
         here, there = alpha(course, sigma), alpha(course, following)
-        direction = (state.x - estimate.negative * here) * (1.0 / sigma)
+        direction = (state.x - scaled(estimate.negative, here)) * (1.0 / sigma)
         down, up = following, 0.0
         if self.eta > 0.0:
             level = sigma / here if here > 0.0 else math.inf
             down, up = (
                 part * there for part in exploding_split(level, following / there, self.eta)
             )
-        x = estimate.denoised * there + direction * down
+        x = scaled(estimate.denoised, there) + direction * down
         if up > 0.0:
             x = x + noise(x, sigma, following) * (up * self.s_noise)
         return SamplerState(x=x)
+
+
+class EulerPastGuidance(Sampler, frozen=True, kw_only=True):
+    """Euler's method towards an estimate that lies beyond the guided one, as far as guidance went.
+
+    It is what `SamplerEulerCFGpp` calls its alternative: recorded from ComfyUI 0.8.0.
+    """
+
+    name: str = "euler_past_guidance"
+
+    uses_uncond: ClassVar[bool] = True
+
+    def update(
+        self,
+        state: SamplerState,
+        estimate: Estimate,
+        evaluation: Evaluation,
+        course: Course,
+        noise: Noise,
+    ) -> SamplerState:
+        """Follow the tangent to the next sigma."""
+        sigma, following = course.sigmas[evaluation.step], course.sigmas[evaluation.step + 1]
+        beyond, ratio = estimate.denoised * 2.0 - estimate.negative, following / sigma
+        return SamplerState(x=state.x * ratio + beyond * (1.0 - ratio))
 
 
 class Dpmpp2MCfgPp(Sampler, frozen=True, kw_only=True):

@@ -12,13 +12,17 @@ from .dpm_fast import solver_stage
 
 NO_ERROR: Final = 1e-8  # added to an error before it is divided by
 AT_END: Final = 1e-5  # of t
+ORDER_WITH_NOISE: Final = 1.5  # how fast errors shrink with steps that end in fresh noise
 
 
 class DpmAdaptive(Sampler, frozen=True, kw_only=True):
     """Orders 2 and 3 with the next lower one for the error; a PID controller sets the step.
 
-    Source: DPM-Solver (arXiv 2206.00927), appendix C (DPM-Solver-12 and -23); Soderlind, Digital
-    filters in adaptive time-stepping (2003), for the controller.
+    Source: DPM-Solver (arXiv 2206.00927), appendix C (DPM-Solver-12 and -23), for the two solutions
+    of a step; Jolicoeur-Martineau et al. (arXiv 2105.14080), algorithm 1, for the error that they
+    are held against; Soderlind, Digital filters in adaptive time-stepping (2003), section 3, for
+    the controller; Soderlind and Wang, Adaptive time-stepping and computational stability (2006),
+    section 4, for the limit of its factor, and for rejecting a step by that factor.
     """
 
     name: str = "dpm_adaptive"
@@ -42,7 +46,8 @@ class DpmAdaptive(Sampler, frozen=True, kw_only=True):
         if len(positive) < 2:
             return x
         now, end = -math.log(positive[0]), -math.log(positive[-1])
-        width, before, errors = self.h_init, x, [0.0, 0.0, 0.0]
+        width, before = self.h_init, x
+        accepted: tuple[float, ...] = ()  # the last two steps' inverse errors, the newest first
         while now < end - AT_END:
             target = min(end, now + width)
             goal, up = target, 0.0
@@ -52,14 +57,13 @@ class DpmAdaptive(Sampler, frozen=True, kw_only=True):
                 up = math.sqrt(math.exp(-2.0 * target) - math.exp(-2.0 * goal))
             low, high = yield from self._attempt(x, now, goal)
             inverse = 1.0 / (self._error(low, high, before) + NO_ERROR)
-            errors = [inverse, *(errors[1:] if errors[1] else [inverse, inverse])]
-            factor = self._factor(errors)
+            inverses = (inverse, *(accepted or (inverse, inverse)))
+            factor = self._factor(inverses)
             if factor >= self.accept_safety:
                 before, x = low, high
                 if up > 0.0:
                     x = x + noise(x, math.exp(-now), math.exp(-target)) * (up * self.s_noise)
-                now = target
-                errors = [inverse, errors[0], errors[1]]
+                now, accepted = target, inverses[:2]
             width *= factor
         return x
 
@@ -72,7 +76,7 @@ class DpmAdaptive(Sampler, frozen=True, kw_only=True):
         )
         at, first, low = x, None, x
         for done, sigma in enumerate(stages[:-1]):
-            estimate = yield ModelCall(at, sigma)
+            estimate = yield ModelCall(at, sigma, is_step_start=done == 0)
             eps = (at - estimate.denoised) * (1.0 / sigma)
             first = eps if first is None else first
             if done == self.order - 2:
@@ -89,19 +93,21 @@ class DpmAdaptive(Sampler, frozen=True, kw_only=True):
 
     def _error(self, low: Array, high: Array, before: Array) -> float:
         """The root mean square of the difference, relative to what is tolerated."""
-        allowed = _larger(abs(low), abs(before)) * self.rtol
-        allowed = (allowed + self.atol + abs(allowed - self.atol)) * 0.5
+        size = abs(low)
+        size = size + (abs(before) - size).clip(min=0.0)
+        allowed = (size * self.rtol).clip(min=self.atol)
         relative = (low - high) / allowed
         return math.sqrt(float((relative * relative).mean()))
 
-    def _factor(self, inverse_errors: list[float]) -> float:
+    def _factor(self, inverse_errors: tuple[float, ...]) -> float:
+        """What the width is multiplied by, from the inverse errors of three steps, newest first.
+
+        The order with noise is recorded from ComfyUI 0.8.0.
+        """
         p, i, d = self.pcoeff, self.icoeff, self.dcoeff
         powers = (p + i + d, -(p + 2.0 * d), d)
+        order = ORDER_WITH_NOISE if self.eta > 0.0 else self.order
         product = 1.0
         for error, power in zip(inverse_errors, powers, strict=True):
-            product *= error ** (power / self.order)
+            product *= error ** (power / order)
         return 1.0 + math.atan(product - 1.0)
-
-
-def _larger(a: Array, b: Array) -> Array:
-    return (a + b + abs(a - b)) * 0.5

@@ -6,6 +6,7 @@ Source: DPM-Solver (arXiv 2206.00927), algorithms 1, 2 and section 3.4 (DPM-Solv
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from itertools import pairwise
 
 from ..base import Array, Course, Estimate, Evaluation, Noise, Sampler, SamplerState
@@ -69,6 +70,7 @@ def solver_stage(x: Array, first: Array, eps: Array, stages: tuple[float, ...], 
     return moved - (eps - first) * (target * weight)
 
 
+@lru_cache(maxsize=64)
 def _stages(course: Course) -> list[tuple[float, ...]]:
     """The sigmas of each step of the solver: where it evaluates, and where it ends."""
     positive = [sigma for sigma in course.sigmas if sigma > 0.0]

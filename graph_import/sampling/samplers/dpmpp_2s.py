@@ -10,7 +10,9 @@ from .ancestral import renoised, split
 from .log_snr import log_snr, sigma_of
 from .plans import staged
 
-FLOW_TOP: Final = 0.9999  # the middle of a step that starts where the picture has no share
+# Where the picture has no share lambda is infinite, and the step has no middle: recorded from
+# ComfyUI 0.8.0 (the sigma of the second evaluation of a flow's first step).
+FLOW_TOP: Final = 0.9999
 
 
 class Dpmpp2SAncestral(Sampler, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ from typing import ClassVar, Literal
 
 from ..base import Array, Course, Estimate, Evaluation, Noise, NoiseKind, Sampler, SamplerState
 from .ancestral import exploding_split
-from .log_snr import LogSnrSampler, alpha, log_snr, log_snr_sigmas, sigma_of
+from .linear import scaled, summed
+from .log_snr import LogSnrSampler, alpha, log_snr, log_snr_sigmas, sigma_between
 from .plans import staged
 
 
@@ -27,8 +28,7 @@ class DpmppSde(Sampler, frozen=True, kw_only=True):
     noise: ClassVar[NoiseKind] = NoiseKind.BROWNIAN
 
     def _middle(self, course: Course, sigma: float, following: float) -> float:
-        start, end = log_snr(course, sigma), log_snr(course, following)
-        return sigma_of(course, start + self.r * (end - start))
+        return sigma_between(course, sigma, following, self.r)
 
     def plan(self, course: Course) -> tuple[Evaluation, ...]:
         """At the first sigma and between; a step to 0 has the first alone."""
@@ -55,7 +55,7 @@ class DpmppSde(Sampler, frozen=True, kw_only=True):
             target = self._middle(course, sigma, following)
         else:
             share = 1.0 / (2.0 * self.r)
-            denoised = state.history[0] * (1.0 - share) + denoised * share
+            denoised = summed(scaled(denoised, share), state.history, (1.0 - share,))
         here, there = alpha(course, sigma), alpha(course, target)
         down, up = exploding_split(sigma / here, target / there, self.eta)
         ratio = down * here / sigma

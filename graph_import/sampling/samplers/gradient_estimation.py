@@ -1,6 +1,7 @@
 """Euler with a slope that overshoots the change since the last step.
 
-Source: Permenter and Yuan (arXiv 2306.04848), section 5, gamma = 2.
+Source: Permenter and Yuan (arXiv 2306.04848), the second order sampler: a step along
+gamma * eps_n + (1 - gamma) * eps_(n-1), with gamma = 2; the slope is the paper's eps.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..base import Course, Estimate, Evaluation, Noise, Sampler, SamplerState
+from .linear import scaled
 
 GAMMA: Final = 2.0
 
@@ -32,5 +34,5 @@ class GradientEstimation(Sampler, frozen=True, kw_only=True):
         slope = (state.x - estimate.denoised) * (1.0 / sigma)
         mixed = slope
         if state.history:
-            mixed = slope * GAMMA + state.history[0] * (1.0 - GAMMA)
+            mixed = slope * GAMMA - scaled(state.history[0], GAMMA - 1.0)
         return SamplerState(x=state.x + mixed * (following - sigma), history=(slope,))

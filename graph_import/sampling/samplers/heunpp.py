@@ -14,7 +14,8 @@ class HeunPp2(Sampler, frozen=True, kw_only=True):
     """Up to three slopes per step, at its first sigma and at the next ones above 0.
 
     With k slopes, that at a later sigma weighs sigma / (k * the schedule's first sigma), and the
-    first one has the rest. Weights: recorded from ComfyUI 0.8.0.
+    first one has the rest. No paper describes them: recorded from ComfyUI 0.8.0, whose latents they
+    fit by least squares in every step (test_heunpp.py).
     """
 
     name: str = "heunpp2"

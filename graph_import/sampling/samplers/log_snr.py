@@ -9,6 +9,7 @@ import math
 from typing import Final
 
 from ..base import Course, Evaluation, Sampler
+from ..float32 import float32
 from .plans import staged
 
 FLOW_START: Final = 1e-4  # share of the sampling that is done where a flow starts: not at -infinity
@@ -36,6 +37,24 @@ def sigma_of(course: Course, log_snr: float) -> float:
     """The sigma with this lambda."""
     exploding = math.exp(-log_snr)
     return exploding / (1.0 + exploding) if course.sampling.is_flow else exploding
+
+
+def sigma_between(course: Course, sigma: float, following: float, share: float) -> float:
+    """The sigma at a `share` of the way over lambda, with float32's rounding at each operation.
+
+    A Brownian path is rough: of two sigmas 1e-6 apart it has noises 1e-3 apart. ComfyUI asks it at
+    the sigma that float32 arithmetic gives.
+    """
+    start, end = (_log_snr_float32(course, float32(s)) for s in (sigma, following))
+    between = float32(start + float32(float32(share) * float32(end - start)))
+    if course.sampling.is_flow:
+        return float32(1.0 / float32(1.0 + float32(math.exp(between))))
+    return float32(math.exp(-between))
+
+
+def _log_snr_float32(course: Course, sigma: float) -> float:
+    odds = float32(sigma / float32(1.0 - sigma)) if course.sampling.is_flow else sigma
+    return -float32(math.log(odds))
 
 
 class LogSnrSampler(Sampler, frozen=True, kw_only=True):

@@ -1,6 +1,8 @@
 """RES: a refined exponential multistep solver in t = -log sigma, with or without fresh noise.
 
-Source: Zhang et al. (arXiv 2308.02157), section 4, the second order multistep form.
+Source: Zhang et al. (arXiv 2308.02157), the second order multistep form. With D of now and D_0 of
+the step before, which was w wide, a step of width h gives
+e^-h x + (1 - e^-h) D + (e^-h - 1 + h) (D - D_0) / w, where e^-h - 1 + h = h^2 phi_2(-h).
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from ..base import Course, Estimate, Evaluation, Noise, NoiseKind, Sampler, SamplerState
+from ..base import Array, Course, Estimate, Evaluation, Noise, NoiseKind, Sampler, SamplerState
 from .ancestral import Split, exploding_split, renoised
 
 
@@ -35,13 +37,26 @@ class ResMultistep(Sampler, frozen=True, kw_only=True):
         if following == 0.0:
             return SamplerState(x=denoised)
         way = Split(*exploding_split(sigma, following, self.eta), 1.0)
-        h = math.log(sigma / way.down)
         ratio = way.down / sigma
         x = state.x * ratio + denoised * (1.0 - ratio)
-        last = math.log(state.scalars[0] / sigmas[step - 1]) if state.history else 0.0
-        if last != 0.0 and h > 0.0:
-            phi_2 = (h - 1.0 + math.exp(-h)) / h
-            x = x + (state.history[0] - denoised) * (phi_2 * h / last)
+        if state.history:
+            last = (sigmas[step - 1], state.scalars[0])
+            x = x + second_order_change(denoised, state.history[0], (sigma, way.down), last)
         if self.eta > 0.0:
             x = renoised(x, way, self.s_noise, noise, sigma, following)
         return SamplerState(x=x, history=(denoised,), scalars=(way.down,))
+
+
+def second_order_change(
+    newest: Array, before: Array, step: tuple[float, float], last: tuple[float, float]
+) -> Array:
+    """What the change of the estimates, from `before` to `newest`, adds to a first order step.
+
+    Args:
+        step: where the step starts and ends.
+        last: where the last one, which had the estimate `before`, started and ended.
+    """
+    h, width = math.log(step[0] / step[1]), math.log(last[0] / last[1])
+    if width == 0.0 or h <= 0.0:
+        return newest * 0.0
+    return (newest - before) * ((h - 1.0 + math.exp(-h)) / width)

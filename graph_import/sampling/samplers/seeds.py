@@ -1,7 +1,13 @@
 """SEEDS: stochastic exponential integrators with stages, in lambda.
 
-Source: Gonzalez et al. (arXiv 2305.14267), SEEDS-2 and SEEDS-3. At r = 1 SEEDS-2 is an exponential
-Heun method.
+Source: Gonzalez et al. (arXiv 2305.14267), SEEDS-2 and SEEDS-3, data prediction. A stage to the
+share c of a step of width w in lambda is, with z = -c w (1 + eta) and D_0 of the step's start, D of
+the stage before,
+  (sigma_c / sigma) e^(-c w eta) x - alpha_c ((z phi_1(z) - b) D_0 + b D) + noise,
+b being z phi_1(z) / (2 r) at the end of SEEDS-2, z phi_2(z) / r in stages that expand to phi_2. The
+paper's SDE has eta = 1; other values, and phi_2 for SEEDS-2: recorded from ComfyUI 0.8.0. At r = 1
+SEEDS-2 with phi_2 is the exponential Heun method (Hochbruck and Ostermann, Acta Numerica 2010,
+section 2).
 """
 
 from __future__ import annotations
@@ -10,14 +16,15 @@ import math
 from itertools import pairwise
 from typing import ClassVar, Literal
 
-from ..base import Array, Course, Estimate, Evaluation, Noise, NoiseKind, Sampler, SamplerState
+from ..base import Course, Estimate, Evaluation, Noise, NoiseKind, Sampler, SamplerState
 from .exponential import h_phi_1, h_phi_2
+from .linear import summed
 from .log_snr import alpha, log_snr, log_snr_sigmas, sigma_of
 from .plans import staged
 
 
 class Seeds(Sampler, frozen=True, kw_only=True):
-    """What both have in common. The history: the first estimate, then the noise so far."""
+    """What both have in common. The history: the first estimate, then the draws so far."""
 
     name: str
     eta: float = 1.0
@@ -64,38 +71,33 @@ class Seeds(Sampler, frozen=True, kw_only=True):
         sigma, following = sigmas[evaluation.step], sigmas[evaluation.step + 1]
         if following == 0.0:
             return SamplerState(x=denoised)
-        stage = int(state.scalars[0]) if state.scalars else 0
-        shares = self._shares()
+        stage, shares = int(state.scalars[0]) if state.scalars else 0, self._shares()
         width = log_snr(course, following) - log_snr(course, sigma)
-        share = shares[stage]
-        target = self._sigma(course, sigma, following, share)
+        target = self._sigma(course, sigma, following, shares[stage])
         first = denoised if stage == 0 else state.history[0]
-        weights = self._weights(stage, -share * width * (1.0 + self.eta))
-        there = alpha(course, target)
-        x = state.x * (target / sigma * math.exp(-share * width * self.eta))
-        x = x - (first * weights[0] + denoised * weights[1]) * there
-        grown = self._noise(state, stage, width, noise, (evaluation.sigma, target))
-        if grown is not None:
-            x = x + grown * (target * self.s_noise)
+        w_first, w_newest = self._weights(stage, -shares[stage] * width * (1.0 + self.eta))
+        there, draws = alpha(course, target), state.history[1:]
+        if self.eta > 0.0 and self.s_noise > 0.0:
+            draws = (*draws, noise(state.x, evaluation.sigma, target))
+        if stage == 1 and shares[0] == shares[1]:
+            # The first stage ended here, too: it is the same but for the newest estimate.
+            return SamplerState(x=state.x_eval - (denoised - first) * (w_newest * there))
+        x = state.x * (target / sigma * math.exp(-shares[stage] * width * self.eta))
+        x = summed(x, (first, denoised), (-w_first * there, -w_newest * there))
+        x = summed(x, draws, (w * target * self.s_noise for w in self._noise(stage, width)))
         if evaluation.is_step_end:
             return SamplerState(x=x)
-        history = (first,) if grown is None else (first, grown)
+        history = (first, *draws)
         return SamplerState(x=state.x, x_eval=x, history=history, scalars=(stage + 1.0,))
 
-    def _noise(
-        self,
-        state: SamplerState,
-        stage: int,
-        width: float,
-        noise: Noise,
-        sigmas: tuple[float, float],
-    ) -> Array | None:
-        if self.eta <= 0.0 or self.s_noise <= 0.0:
-            return None
-        shares = (0.0, *self._shares())
-        rate = (shares[stage + 1] - shares[stage]) * width * self.eta
-        fresh = noise(state.x, *sigmas) * math.sqrt(max(-math.expm1(-2.0 * rate), 0.0))
-        return fresh if stage == 0 else state.history[1] * math.exp(-rate) + fresh
+    def _noise(self, stage: int, width: float) -> list[float]:
+        """What the draws of the stages so far weigh: each fades as lambda goes on."""
+        weights: list[float] = []
+        for start, end in pairwise((0.0, *self._shares()[: stage + 1])):
+            rate = (end - start) * width * self.eta
+            weights = [weight * math.exp(-rate) for weight in weights]
+            weights.append(math.sqrt(max(-math.expm1(-2.0 * rate), 0.0)))
+        return weights
 
 
 class Seeds2(Seeds, frozen=True, kw_only=True):

@@ -30,13 +30,15 @@ from ..patch_target import PatchTarget, module_spellings
 from .late_residuals import ResidualFetch, late_residuals
 from .unet_calls import UnetCall, groups_of, tensor_of, unet_inputs
 
+LATENT_CHANNELS: Final = 4
 PREFIXES: Final = (DENOISER_PREFIX, "")  # a file of the UNet's own has none
 
 
 class Denoiser(Model):
     """Inputs: x float32 [B, 4, h, w], sigma, context float32 [1 or B, tokens, width].
 
-    A call may have `residuals` (`late_residuals.py`), which are fetched after the middle block.
+    A call may have `residuals` (`late_residuals.py`), which are fetched after the middle block. An
+    inpainting UNet takes five channels more, which `extra_channels` of a call gives.
     Output: denoised float32 [B, 4, h, w] on the CPU. Many calls share one forward pass.
     """
 
@@ -106,7 +108,7 @@ class Denoiser(Model):
         results: list[Mapping[str, object]] = [{} for _ in calls]
         groups = groups_of(
             calls,
-            in_channels=self._module.config.in_channels,
+            in_channels=LATENT_CHANNELS,
             context_width=self._context_width,
         )
         for group in groups:
@@ -117,7 +119,8 @@ class Denoiser(Model):
 
     def _forward(self, calls: Sequence[UnetCall]) -> list[torch.Tensor]:
         sampling = sampling_of(self.ref.key.family, self.ref.option(MODEL_SAMPLING))
-        inputs = unet_inputs(calls, sampling)
+        num_extra = self._module.config.in_channels - LATENT_CHANNELS
+        inputs = unet_inputs(calls, sampling, num_extra=num_extra)
         fetches = [cast(ResidualFetch | None, call.get("residuals")) for call in calls]
         with late_residuals(self._module, fetches, inputs.counts):
             noise_pred = inputs.forward(self._module).sample.to("cpu", torch.float32)

@@ -70,10 +70,12 @@ def groups_of(
     return groups
 
 
-def unet_inputs(calls: Sequence[UnetCall], own: ModelSampling) -> UnetInputs:
+def unet_inputs(calls: Sequence[UnetCall], own: ModelSampling, *, num_extra: int = 0) -> UnetInputs:
     """The inputs of one forward pass for a group of calls.
 
-    A call may say how its denoiser measures noise (`model_sampling`); others do as `own`.
+    A call may say how its denoiser measures noise (`model_sampling`); others do as `own`. A network
+    that takes `num_extra` channels more than x has gets them as they are, unscaled. Raises:
+    NodeFailed: a call brings another number.
     """
     xs = [tensor_of(call, "x") for call in calls]
     sigmas = [cast(float, call["sigma"]) for call in calls]
@@ -83,6 +85,9 @@ def unet_inputs(calls: Sequence[UnetCall], own: ModelSampling) -> UnetInputs:
         x * sampling.input_scale(sigma)
         for x, sigma, sampling in zip(xs, sigmas, samplings, strict=True)
     ]
+    if num_extra:
+        extras = [_extra_channels(call, num_extra) for call in calls]
+        scaled = [torch.cat(both, dim=1) for both in zip(scaled, extras, strict=True)]
     timesteps = [
         torch.full((count,), float(sampling.timestep(sigma)))
         for count, sigma, sampling in zip(counts, sigmas, samplings, strict=True)
@@ -102,6 +107,14 @@ def tensor_of(call: UnetCall, name: str) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
         raise NodeFailed(f"{name} must be a tensor, not {type(value).__name__}")
     return value
+
+
+def _extra_channels(call: UnetCall, count: int) -> torch.Tensor:
+    source = call.get("extra_channels")
+    given = source() if callable(source) else None
+    if not isinstance(given, torch.Tensor) or given.shape[1] != count:
+        raise NodeFailed(f"this model takes {count} channels beside the latents; the call has none")
+    return given
 
 
 def _check_shapes(

@@ -68,8 +68,8 @@ def test_a_literal_where_only_a_link_fits_is_refused_by_name(check: Check) -> No
     [
         ("the file is truncated", "ckpt_name - the file is truncated"),
         (
-            sd15(CHECKPOINT, frozenset({Role.DENOISER})),
-            f"ckpt_name - {CHECKPOINT} has no text_encoder, no vae",
+            sd15(CHECKPOINT, frozenset({Role.TEXT_ENCODER, Role.VAE})),
+            f"ckpt_name - {CHECKPOINT} has no denoiser",
         ),
     ],
 )

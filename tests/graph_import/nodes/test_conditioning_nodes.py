@@ -8,6 +8,7 @@ import pytest
 from nodeloom.graph_import.builder import GraphBuilder
 from nodeloom.graph_import.handles import ModelKey, ModelRef, Role
 from nodeloom.graph_import.ir import Edge, Graph, NodeId, Origin
+from nodeloom.graph_import.nodes import conditioning_details
 from nodeloom.graph_import.nodes.lowering import (
     Constant,
     Control,
@@ -158,6 +159,64 @@ def test_the_masked_picture_goes_onto_both_sides_with_their_own_controls(bench: 
     assert (markers(positive), markers(negative)) == (["a"], ["b"])
     assert [edge.port for edge in (*edges_of(positive)[:1], *edges_of(negative)[:1])] == [0, 1]
     assert latent == Edge(source=NodeId("n"), port=2)
+
+
+LITERALS = {"FLOAT": 1.0, "INT": 1, "STRING": "default", "COMBO": "default"}
+
+
+def filled(bench: Bench, class_type: str) -> dict[str, Value]:
+    """A value for each required input; conditioning `x` is steered by a ControlNet `x`."""
+    given = {"LATENT": bench.latent, "IMAGE": bench.image, "MASK": bench.mask}
+    inputs: dict[str, Value] = {}
+    for spec in Registry()[class_type].schema.inputs:
+        if spec.type == "CONDITIONING":
+            inputs[spec.name] = bench.text(f"text-{spec.name}", spec.name)
+        elif spec.type in given:
+            inputs[spec.name] = given[spec.type]
+        elif spec.is_required:
+            inputs[spec.name] = Constant(value=LITERALS[spec.type])
+    return inputs
+
+
+@pytest.mark.parametrize(
+    "class_type", [cls.schema.class_type for cls in conditioning_details.NODES]
+)
+def test_what_is_put_on_entries_leaves_their_controls(bench: Bench, class_type: str) -> None:
+    outputs = bench.lower(class_type, **filled(bench, class_type))
+    ports = Registry()[class_type].schema.outputs
+    found = [
+        (port.name, markers(output))
+        for port, output in zip(ports, outputs, strict=True)
+        if port.type == "CONDITIONING"
+    ]
+    assert found
+    assert all(own == [name.lower()] for name, own in found)
+
+
+@pytest.mark.parametrize(
+    ("class_type", "expected"),
+    [
+        ("ConditioningSetProperties", [["cond_NEW"]]),
+        ("ConditioningSetPropertiesAndCombine", [["cond", "cond_NEW"]]),
+        ("ConditioningSetDefaultCombine", [["cond", "cond_DEFAULT"]]),
+        ("PairConditioningSetProperties", [["positive_NEW"], ["negative_NEW"]]),
+        (
+            "PairConditioningSetPropertiesAndCombine",
+            [["positive", "positive_NEW"], ["negative", "negative_NEW"]],
+        ),
+        (
+            "PairConditioningSetDefaultCombine",
+            [["positive", "positive_DEFAULT"], ["negative", "negative_DEFAULT"]],
+        ),
+        ("PairConditioningCombine", [["positive_A", "positive_B"], ["negative_A", "negative_B"]]),
+    ],
+)
+def test_what_is_joined_brings_its_controls(
+    bench: Bench, class_type: str, expected: list[list[str]]
+) -> None:
+    outputs = bench.lower(class_type, **filled(bench, class_type))
+    assert [markers(output) for output in outputs] == expected
+    assert len({edges_of(output)[0].source for output in outputs}) == len(outputs)
 
 
 def test_what_a_control_reads_counts_as_read() -> None:

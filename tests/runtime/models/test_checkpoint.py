@@ -12,9 +12,10 @@ from kit.checkpoints import SD15_ROLES, load_model, model_ref
 from nodeloom.graph_import.errors import ModelFileProblem
 from nodeloom.graph_import.handles import Role
 from nodeloom.runtime.errors import Cancelled
-from nodeloom.runtime.models.headers import DENOISER_PREFIX, SD15_TEXT_PREFIX, VAE_PREFIX
+from nodeloom.runtime.models.headers import DENOISER_PREFIX, VAE_PREFIX
 from nodeloom.runtime.models.registry import build
 from nodeloom.runtime.models.sd15.denoiser import Denoiser
+from nodeloom.runtime.models.text.places import SD15_TEXT_PREFIX
 from nodeloom.runtime.models.tiny import write_tiny_sd15
 from nodeloom.runtime.values import Conditioning
 from safetensors.torch import load_file, save_file

@@ -13,10 +13,10 @@ from nodeloom.graph_import.errors import ModelFileProblem
 from nodeloom.graph_import.handles import Role
 from nodeloom.runtime.models.headers import (
     DENOISER_PREFIX,
-    SD15_TEXT_PREFIX,
     VAE_PREFIX,
     inspect_checkpoint,
 )
+from nodeloom.runtime.models.text.places import SD15_TEXT_PREFIX
 from nodeloom.runtime.models.tiny import write_tiny_sd15
 from safetensors.numpy import load_file, save_file
 
@@ -52,7 +52,7 @@ def test_a_checkpoint_without_a_part_lacks_its_role(
 @pytest.mark.parametrize(
     ("shapes", "reason"),
     [
-        ({FIRST: (8, 9, 3, 3), PROJ_IN: (8, 8, 1, 1)}, "an inpainting or instruction checkpoint"),
+        ({FIRST: (8, 8, 3, 3), PROJ_IN: (8, 8, 1, 1)}, "an instruction checkpoint"),
         ({FIRST: (8, 4, 3, 3), PROJ_IN: (8, 8)}, "an SD2 checkpoint"),
         (
             {FIRST: (8, 4, 3, 3), DENOISER_PREFIX + "label_emb.0.0.weight": (4, 4)},

@@ -15,12 +15,12 @@ from nodeloom.graph_import.model import Model
 from nodeloom.runtime.errors import NodeFailed
 from nodeloom.runtime.models.headers import (
     DENOISER_PREFIX,
-    SD15_TEXT_PREFIX,
     VAE_PREFIX,
     inspect_part,
     inspect_upscaler,
 )
 from nodeloom.runtime.models.registry import build
+from nodeloom.runtime.models.text.places import SD15_TEXT_PREFIX
 from nodeloom.runtime.models.tiny import write_tiny_sd15
 from nodeloom.runtime.values import Conditioning
 from safetensors.torch import load_file, save_file

@@ -13,8 +13,7 @@ from nodeloom.graph_import.model import Model
 from nodeloom.runtime.errors import NodeFailed
 from nodeloom.runtime.models.checkpoint import Weights, build_module
 from nodeloom.runtime.models.ldm_vae import rename_vae, vae_config
-from nodeloom.runtime.models.sd15.text_encoder import text_config
-from nodeloom.runtime.models.tiny import TINY, text_spec, vae_spec, write_tiny_sd15
+from nodeloom.runtime.models.tiny import TINY, TINY_INPAINT, vae_spec, write_tiny_sd15
 from nodeloom.runtime.models.weight_spec import materialise
 from nodeloom.runtime.values import Conditioning
 from safetensors.torch import load_file
@@ -92,6 +91,20 @@ def test_the_denoiser_gives_the_recorded_noise(denoiser: Model) -> None:
         assert_close((x - denoised(result)) / sigma, reference[None])
 
 
+def test_an_inpainting_denoiser_takes_more_channels(tmp_path: Path) -> None:
+    golden = load_file(GOLDENS / "unet_sd15_inpaint.safetensors")
+    write_tiny_sd15(tmp_path / "inpaint.safetensors", size=TINY_INPAINT)
+    denoiser = load_model(tmp_path / "inpaint.safetensors", Role.DENOISER)
+    sigma = SAMPLING.sigmas[int(golden["t"][0])]
+    x, more = golden["x"][:1, :4] / SAMPLING.input_scale(sigma), golden["x"][:1, 4:]
+    plain = call(x, sigma, golden["context"][:1])
+    given = denoised(denoiser.execute(**plain, extra_channels=lambda: more))
+    assert_close((x - given) / sigma, golden["out"][:1])
+    for wrong in ({}, {"extra_channels": lambda: more[:, :4]}):
+        with pytest.raises(NodeFailed, match="5 channels beside the latents"):
+            denoiser.execute(**plain, **wrong)
+
+
 def test_calls_of_any_shape_give_what_they_give_alone(denoiser: Model) -> None:
     calls = [
         call(noise(1, 4, 8, 8), 9.0, noise(1, 77, 64)),
@@ -136,26 +149,6 @@ def test_the_autoencoder_gives_the_recorded_pictures_and_latents() -> None:
     )
     assert_close(module.decode(golden["z"]).sample, golden["out"])
     assert_close(module.encode(golden["pixels"]).latent_dist.mode(), golden["encoded"])
-
-
-def test_clip_gives_the_recorded_states() -> None:
-    from transformers import CLIPTextConfig, CLIPTextModelWithProjection
-
-    golden = load_file(GOLDENS / "clip_l.safetensors")
-    made = materialise(text_spec(TINY.text), seed=0)
-    tensors = {name: torch.from_numpy(array) for name, array in made.items()}
-    inner = {name.removeprefix("text_model."): tensor for name, tensor in tensors.items()}
-    config = CLIPTextConfig(**text_config(weights_of(inner)))
-    module = build_module(
-        lambda: CLIPTextModelWithProjection(config),
-        weights_of(inner),
-        tensors | {"text_projection.weight": torch.eye(config.hidden_size)},
-        dtype=torch.float32,
-        device="cpu",
-    )
-    output = module.text_model(input_ids=golden["tokens"])
-    assert_close(output.last_hidden_state, golden["out"])
-    assert_close(output.pooler_output, golden["pooled"])
 
 
 def test_texts_encode_together_as_they_do_alone(text_encoder: Model) -> None:

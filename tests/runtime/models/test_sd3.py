@@ -16,11 +16,11 @@ from nodeloom.runtime.errors import NodeFailed
 from nodeloom.runtime.executor.patches import Patches
 from nodeloom.runtime.models.headers import (
     DENOISER_PREFIX,
-    SD3_TEXT_PREFIX,
     VAE_PREFIX,
     inspect_checkpoint,
     inspect_part,
 )
+from nodeloom.runtime.models.text.places import JOINT_TEXT_PREFIX
 from nodeloom.runtime.models.tiny import TINY, TextSize, vae_spec, write_spec
 from nodeloom.runtime.models.tiny_sd3 import (
     MmditSize,
@@ -87,7 +87,7 @@ def test_a_checkpoint_is_known_by_its_joint_blocks(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "role"), [(VAE_PREFIX, Role.VAE), (SD3_TEXT_PREFIX, Role.TEXT_ENCODER)]
+    ("prefix", "role"), [(VAE_PREFIX, Role.VAE), (JOINT_TEXT_PREFIX, Role.TEXT_ENCODER)]
 )
 def test_a_checkpoint_without_a_part_lacks_its_role(
     checkpoint: Path, prefix: str, role: Role

@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 import torch
 from kit.goldens import Tensors, each_golden_set
 from kit.op_calls import run_op
-from kit.toy_denoiser import steer
-from nodeloom.graph_import import types
-from nodeloom.graph_import.handles import FileIdentity, ModelKey, ModelRef, Role
-from nodeloom.graph_import.model import Model
-from nodeloom.runtime.values import Conditioning, Latent
+from kit.toy_denoiser import ToyDenoiser, steer
+from kit.toy_vae import ToyVae
+from nodeloom.graph_import.sampling.samplers import sampler_text
+from nodeloom.runtime.errors import NodeFailed
+from nodeloom.runtime.values import Conditioning, Latent, SamplingRun
 
 TOLERANCE = 1e-5
-
-
-class ToyVae(Model):
-    """The VAE that the goldens were recorded with: the mean colours of 8x8 blocks, and their mean.
-
-    It records what it is given. What is over at the right and at the bottom is left out.
-    """
-
-    def __init__(self) -> None:
-        file = FileIdentity(path="toy.safetensors", size_bytes=0, mtime_ns=0)
-        key = ModelKey(role=Role.VAE, family="sd15", file=file, dtype="float32")
-        super().__init__(ModelRef(key=key))
-        self.seen: list[torch.Tensor] = []
-
-    def setup_io(self) -> None:
-        self.add_input("pixels", types.IMAGE)
-        self.add_output("latent", types.LATENT)
-
-    def load(self, device: str) -> None:
-        """It has no weights."""
-
-    def execute(self, **inputs: Any) -> Mapping[str, object]:
-        pixels = inputs["pixels"]
-        self.seen.append(pixels)
-        colours = (pixels[..., :3] * 2.0 - 1.0).movedim(-1, 1)
-        means = torch.nn.functional.avg_pool2d(colours, 8)
-        return {"latent": torch.cat((means, means.mean(dim=1, keepdim=True)), dim=1)}
 
 
 class Recorded:
@@ -131,3 +101,44 @@ def test_a_mask_replaces_the_one_before_and_leaves_the_rest() -> None:
     assert latent.samples is samples
     assert latent.noise_mask is not None
     assert torch.equal(latent.noise_mask, mask.unsqueeze(1))
+
+
+def growing(**changes: object) -> dict[str, object]:
+    """A run of a sampler that doubles the size of its latents in the first of two steps."""
+    options = {"scale_ratio": 2.0, "scale_steps": 1, "upscale_method": "bilinear"}
+    common = {
+        "sampler": sampler_text("lcm_upscale", **options),
+        "sigmas": (14.0, 1.0, 0.0),
+        "family": "sd15",
+    }
+    return common | changes
+
+
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_latents_that_grow_can_have_no_mask(is_masked: bool) -> None:
+    mask = torch.ones(1, 1, 64, 64) if is_masked else None
+    latent = Latent(samples=torch.zeros(1, 4, 8, 8), noise_mask=mask)
+    start = growing(latent=latent, seed=1, add_noise=True)
+    (state,) = run_op("sample_begin", start).outputs
+    sides = {"positive": steer(0.4), "negative": steer(-0.25), "cfg": 3.0}
+    step = growing(state=state, evaluation=0, **sides)
+    if is_masked:
+        with pytest.raises(NodeFailed, match="can't have a noise mask"):
+            run_op("denoise", step, model=ToyDenoiser())
+        return
+    (grown,) = run_op("denoise", step, model=ToyDenoiser()).outputs
+    assert isinstance(grown, SamplingRun)
+    assert grown.state.x.shape == (1, 4, 16, 16)
+
+
+def test_half_precision_latents_get_the_noise_of_their_dtype() -> None:
+    latent = Latent(samples=torch.zeros(1, 4, 8, 8, dtype=torch.float16))
+    common = {"sampler": "euler", "sigmas": (1.0, 0.0), "family": "sd15"}
+    (run,) = run_op(
+        "sample_begin", {"latent": latent, "seed": 5, "add_noise": True, **common}
+    ).outputs
+    assert isinstance(run, SamplingRun)
+    drawn = torch.randn(
+        (1, 4, 8, 8), generator=torch.Generator().manual_seed(5), dtype=torch.float16
+    )
+    assert torch.equal(run.state.x, drawn.float())

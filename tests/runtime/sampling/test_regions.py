@@ -6,114 +6,26 @@ from typing import Any
 
 import pytest
 import torch
-from kit.goldens import Tensors, each_golden_set, load_json
+from kit.goldens import each_golden_set, golden_folder
 from kit.toy_denoiser import ToyDenoiser
 from nodeloom.graph_import.families import family
-from nodeloom.graph_import.sampling.schedules import ksampler_sigmas
+from nodeloom.runtime.sampling.areas import Area
 from nodeloom.runtime.sampling.calls import PlannedCall, plan_calls
 from nodeloom.runtime.sampling.guidance import GuidedRow, guide
 from nodeloom.runtime.values import CondEntry, Conditioning
 
-from .sampling_ops import KSampler, finish
+from conformance.conditioning import cases
 
 SD15 = family("sd15")
-TOLERANCE = 1e-5
-
-
-class Recorded:
-    """The recorded cases of one golden set; without frames, and without another node pack's."""
-
-    def __init__(self, golden_set: str) -> None:
-        self.json = load_json(golden_set, "conds.json")
-        self.tensors = Tensors(golden_set, "conds.safetensors")
-        self.cases = {
-            name: case
-            for name, case in self.json["cases"].items()
-            if not name.startswith(("5d_", "default_"))
-        }
-
-    def side(self, name: str, side: str) -> Conditioning:
-        return Conditioning(entries=tuple(map(self._entry, self.cases[name][side])))
-
-    def _entry(self, recorded: Any) -> CondEntry:
-        extra = recorded["extra"]
-        rows = torch.tensor(recorded["cond"]["rows"]).reshape(1, -1, 1).expand(1, -1, 8)
-        area = extra.get("area")
-        if area is not None:
-            area = tuple(area) if area[0] == "percentage" else ("latent", *area)
-        return CondEntry(
-            cond=rows,
-            pooled=None,
-            area=area,
-            strength=extra.get("strength", 1.0),
-            mask=self.tensors[extra["mask"]["tensor"]] if "mask" in extra else None,
-            mask_strength=extra.get("mask_strength", 1.0),
-            is_mask_bounds=extra.get("set_area_to_bounds", False),
-            start_percent=extra.get("start_percent", 0.0),
-            end_percent=extra.get("end_percent", 1.0),
-        )
-
-    def evaluations(self, name: str) -> list[tuple[str, float]]:
-        keys = [key for key in self.cases[name]["at"] if key.startswith("eps@")]
-        return [(key, float(key.removeprefix("eps@"))) for key in keys]
-
-
-@pytest.fixture
-def recorded(golden_set: str) -> Recorded:
-    return Recorded(golden_set)
 
 
 @each_golden_set
-def test_both_sides_of_every_case(recorded: Recorded) -> None:
-    """A scale of 1 gives the positive estimate, one of 0 the negative one."""
-    x = recorded.tensors["in/x"]
-    for name in recorded.cases:
-        sides = recorded.side(name, "positive"), recorded.side(name, "negative")
-        for key, sigma in recorded.evaluations(name):
-            for cfg_scale, wanted in ((1.0, "cond"), (0.0, "uncond")):
-                row = GuidedRow(x, sigma, *sides, cfg_scale, SD15)
-                ours = guide(ToyDenoiser(), [row])[0].denoised
-                theirs = recorded.tensors[f"case/{name}/{key}/{wanted}"]
-                assert (ours - theirs).abs().max().item() <= TOLERANCE, (name, key, wanted)
-
-
-@each_golden_set
-def test_the_model_sees_the_same_crops(recorded: Recorded) -> None:
-    x = recorded.tensors["in/x"]
-    for name, case in recorded.cases.items():
-        sides = recorded.side(name, "positive"), recorded.side(name, "negative")
-        for key, sigma in recorded.evaluations(name):
-            calls = plan_calls(x, sigma, sides, (0, 1), SD15.model_sampling)
-            ours = sorted((c.side, *c.crop(x).shape[2:]) for c in calls)
-            theirs = [
-                (is_negative, *call["shape"][2:])
-                for call in case["at"][key]["calls"]
-                for is_negative in call["cond_or_uncond"]
-            ]
-            assert ours == sorted(theirs), (name, key)
-
-
-@each_golden_set
-def test_whole_runs(recorded: Recorded) -> None:
-    """The recorded runs have a scale factor of 1, ours that of SD1.5: it is taken out again."""
-    settings = recorded.json["run"]
-    keys = [key for key in recorded.tensors.keys if key.startswith("run/eps/")]
-    keys = [key for key in keys if key.split("/")[2] in recorded.cases]
-    assert keys
-    for key in keys:
-        _, _, name, sampler, _ = key.split("/")
-        sampling, steps = SD15.model_sampling, settings["steps"]
-        node = KSampler(
-            sampler=sampler,
-            sigmas=ksampler_sigmas(sampling, settings["scheduler"], steps, 1.0, sampler),
-            seed=settings["seed"],
-            cfg=settings["cfg"],
-            positive=recorded.side(name, "positive"),
-            negative=recorded.side(name, "negative"),
-            samples=torch.zeros(2, 4, 16, 24),
-        )
-        ours = finish(ToyDenoiser(), node) * SD15.scale_factor
-        assert (ours - recorded.tensors[key]).abs().max().item() <= 1e-4, key
+def test_every_recorded_evaluation_and_run(golden_set: str) -> None:
+    """Estimates of both sides, crops, areas and times; and KSamplers."""
+    outcomes = {case.name: case.run() for case in cases(golden_folder(golden_set))}
+    assert {name: o for name, o in outcomes.items() if not o.passes} == {}
+    assert {name.split("/")[1] for name in outcomes} == {"case", "run"}
+    assert len(outcomes) >= 35
 
 
 def entry(value: float = 0.5, **changes: Any) -> CondEntry:
@@ -132,7 +44,7 @@ def test_a_counterpart_has_the_text_of_the_smallest_area_around_it() -> None:
     aside = entry(0.4, area=("latent", 4, 4, 8, 8))
     negative = [entry(0.1), *around, aside]
     calls = plan([entry(area=small, controls=("c",))], negative, 1.0)
-    (added,) = [c for c in calls if c.side and c.area == small[1:]]
+    (added,) = [c for c in calls if c.side and c.area == Area((4, 4), (2, 2))]
     assert added.entry.cond[0, 0, 0].item() == pytest.approx(0.3)
     assert added.entry.controls == ("c",)
 
@@ -140,8 +52,8 @@ def test_a_counterpart_has_the_text_of_the_smallest_area_around_it() -> None:
 def test_an_area_without_any_text_around_it_has_no_counterpart() -> None:
     calls = plan([entry(area=("latent", 4, 4, 2, 2))], [entry(area=("latent", 4, 4, 8, 8))], 1.0)
     assert [(c.side, c.area) for c in calls] == [
-        (1, (4, 4, 8, 8)),
-        (0, (4, 4, 2, 2)),
+        (1, Area((4, 4), (8, 8))),
+        (0, Area((4, 4), (2, 2))),
     ]
 
 
@@ -178,3 +90,55 @@ def test_residuals_go_to_the_calls_that_they_are_for() -> None:
     )
     guide(Watched(), [GuidedRow(torch.zeros(1, 4, 8, 8), 1.0, *sides, 7.0, SD15, residuals)])
     assert seen == [(-0.3, None), (0.1, None), (0.2, "steers")]
+
+
+def weights(calls: list[PlannedCall]) -> list[Any]:
+    return [c.multiplier if isinstance(c.multiplier, float) else c.multiplier[0, 0] for c in calls]
+
+
+def test_a_default_counts_where_the_weights_of_the_others_leave_a_gap() -> None:
+    left = torch.zeros(1, 16, 24)
+    left[..., :6] = 0.75
+    by_default = entry(0.2, is_default=True, strength=2.0)
+    calls = plan([by_default, entry(0.1, mask=left)], [entry()], 1.0)
+    assert [call.entry.is_default for call in calls] == [False, False, True]
+    share = weights(calls)[2]
+    assert share[:, :6].unique().tolist() == [0.5]
+    assert share[:, 6:].unique().tolist() == [2.0]
+
+
+def test_a_default_without_a_gap_is_not_called_for() -> None:
+    first_half = entry(0.1, end_percent=0.5)
+    by_default = entry(0.2, is_default=True)
+    edge = SD15.model_sampling.percent_to_sigma(0.5)
+    early = plan([first_half, by_default], [], edge * 1.1)
+    assert [call.entry for call in early] == [first_half]
+    late = plan([first_half, by_default], [], edge * 0.9)
+    assert [call.entry for call in late] == [by_default]
+    assert bool((weights(late)[0] == 1.0).all())
+
+
+def test_two_defaults_share_a_gap() -> None:
+    defaults = [entry(value, is_default=True) for value in (0.1, 0.2)]
+    calls = plan(defaults, [], 1.0)
+    assert [bool((weight == 1.0).all()) for weight in weights(calls)] == [True, True]
+
+
+def test_an_area_with_frames_is_one_of_a_picture_on_latents_without_frames() -> None:
+    area = ("percentage", 0.5, 0.25, 0.5, 0.5, 0.0, 0.5)
+    sides = Conditioning(entries=(entry(area=area),)), Conditioning(entries=())
+    (on_picture,) = plan_calls(torch.zeros(1, 4, 16, 24), 1.0, sides, (0,), SD15.model_sampling)
+    (on_video,) = plan_calls(torch.zeros(1, 4, 4, 16, 24), 1.0, sides, (0,), SD15.model_sampling)
+    assert on_picture.area == Area((4, 12), (0, 12))
+    assert on_video.area == Area((2, 4, 12), (2, 0, 12))
+
+
+def test_a_mask_is_the_same_on_all_frames() -> None:
+    mask = torch.zeros(1, 8, 8)
+    mask[..., :4] = 1.0
+    sides = Conditioning(entries=(entry(mask=mask, is_mask_bounds=True),)), Conditioning(entries=())
+    (call,) = plan_calls(torch.zeros(2, 4, 3, 8, 8), 1.0, sides, (0,), SD15.model_sampling)
+    assert call.area == Area((3, 8, 8), (0, 0, 0))
+    assert isinstance(call.multiplier, torch.Tensor)
+    assert call.multiplier.shape == (1, 1, 3, 8, 8)
+    assert call.multiplier[0, 0].amax(dim=(1, 2)).tolist() == [1.0, 1.0, 1.0]

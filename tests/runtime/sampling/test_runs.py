@@ -38,6 +38,7 @@ regions = st.fixed_dictionaries(
         "mask": st.none() | st.just(torch.linspace(0, 1, 12 * 10).reshape(1, 12, 10)),
         "is_mask_bounds": st.booleans(),
         "end_percent": st.sampled_from([1.0, 0.5]),
+        "is_default": st.booleans(),
     }
 )
 sides = st.lists(regions.map(lambda fields: CondEntry(**fields)), min_size=1, max_size=2).map(
