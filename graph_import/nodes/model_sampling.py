@@ -124,7 +124,9 @@ def _flux(node: Lowering) -> ModelSampling:
 
 def _ltxv(node: Lowering) -> ModelSampling:
     if "latent" in node.inputs:
-        raise node.refusal("latent", "a latent's size is not looked at yet; leave it unconnected")
+        raise node.refusal(
+            "latent", "its size isn't known before anything runs; leave it unconnected"
+        )
     shifts = node.number("base_shift"), node.number("max_shift")
     return FluxModelSampling(mu=token_mu(USUAL_VIDEO_TOKENS, at=(1024.0, 4096.0), mu=shifts))
 

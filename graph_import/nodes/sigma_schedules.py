@@ -79,7 +79,9 @@ def _numbers(*names: str) -> Callable[[Lowering], list[float]]:
 
 def _ltxv(node: Lowering) -> tuple[float, ...]:
     if "latent" in node.inputs:
-        raise node.refusal("latent", "a latent's size is not looked at yet; leave it unconnected")
+        raise node.refusal(
+            "latent", "its size isn't known before anything runs; leave it unconnected"
+        )
     return node_schedules.ltxv_sigmas(
         node.integer("steps"),
         node.number("max_shift"),

@@ -94,7 +94,7 @@ def build_module(
     weights: Weights,
     renamed: Mapping[str, torch.Tensor],
     *,
-    dtype: torch.dtype,
+    dtype: torch.dtype | None,
     device: str,
     stored: torch.dtype | None = None,
     check: Check = no_check,
@@ -104,7 +104,7 @@ def build_module(
     Args:
         make: makes the module, whose class has no types; its parameters land on meta.
         renamed: the tensors of `weights` under the module's own names.
-        dtype: what floating point weights are held and computed in.
+        dtype: what floating point weights are held and computed in; None: held as they are.
         stored: a dtype that they are rounded to first, where that is part of the picture.
         check: called between tensors; what it raises ends the load.
     Raises: ModelFileProblem: names the first weights that are missing, left over or misshapen.
@@ -135,11 +135,11 @@ def build_module(
 
 
 def _cast(
-    tensor: torch.Tensor, stored: torch.dtype | None, dtype: torch.dtype, device: str
+    tensor: torch.Tensor, stored: torch.dtype | None, dtype: torch.dtype | None, device: str
 ) -> torch.Tensor:
     """The tensor as it is held: never the mapped file itself, which somebody may overwrite."""
     result = tensor if stored is None or not tensor.is_floating_point() else tensor.to(stored)
-    if result.is_floating_point():
+    if dtype is not None and result.is_floating_point():
         result = result.to(dtype)
     result = result.to(device).contiguous()
     return result.clone() if result.data_ptr() == tensor.data_ptr() else result

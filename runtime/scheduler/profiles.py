@@ -15,7 +15,13 @@ from .estimates import Estimate
 READ_BYTES_PER_S: Final = 1e9
 LOAD_START_S: Final = 0.05
 GUESSED_SWITCH_S: Final = 0.1
-GUESSED_CALL_S: Final = {"text_encode": 0.05, "denoise": 0.2, "vae_decode": 0.3, "vae_encode": 0.3}
+GUESSED_CALL_S: Final = {
+    "text_encode": 0.05,
+    "text_encode_each": 0.05,
+    "denoise": 0.2,
+    "vae_decode": 0.3,
+    "vae_encode": 0.3,
+}
 GUESSED_OTHER_CALL_S: Final = 0.01  # ops without weights
 MAX_SHAPES: Final = 2000  # with costs of their own
 

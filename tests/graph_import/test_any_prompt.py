@@ -27,7 +27,8 @@ from .known_files import CHECKPOINT, PICTURE, KnownFiles, every_file
 from .probes import recorded_registry
 
 REGISTRY = Registry()
-LEFT_OUT = ("Save", "Preview")
+# What isn't drawn for its result, and what needs files of different text encoders.
+LEFT_OUT = ("Save", "Preview", "DualCLIPLoader", "TripleCLIPLoader")
 MAKERS = [c for c in REGISTRY.object_info(KnownFiles()) if not c.startswith(LEFT_OUT)]
 OFTEN = [*MAKERS, *["KSampler", "GetImageSize", "ComfySwitchNode"] * 6]  # what makes graphs wait
 SMALL = {"steps": (1, 4), "batch_size": (1, 3), "seed": (0, 5), "width": (16, 64)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nodeloom.runtime.values import CondEntry, Conditioning, Latent
+from nodeloom.runtime.values import Conditioning, Latent
 from safetensors.torch import load_file
 
 from .checkpoints import peer_checkpoint
@@ -40,10 +40,9 @@ def assert_as_recorded(
     process: InProcess,
     goldens: Path,
     case: str,
-    known: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> None:
     """Every tensor that was recorded of a graph comes out of its node."""
-    for name, (error, limit) in errors(process, goldens, case, known).items():
+    for name, (error, limit) in errors(process, goldens, case).items():
         assert error <= limit, (name, error, limit)
 
 
@@ -51,7 +50,6 @@ def errors(
     process: InProcess,
     goldens: Path,
     case: str,
-    known: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> dict[str, tuple[float, float]]:
     """Of every tensor that was recorded of a graph: its largest error, and its limit.
 
@@ -59,7 +57,7 @@ def errors(
     """
     graph: dict[str, Any] = json.loads((goldens / f"{case}.json").read_text("utf-8"))
     recorded = load_file(goldens / f"{case}.safetensors")
-    given = process.run(graph, known)
+    given = process.run(graph)
     found: dict[str, tuple[float, float]] = {}
     for node_id, node in graph.items():
         kept = node.get("_meta", {}).get("title", "").removeprefix("keep ")
@@ -73,19 +71,6 @@ def errors(
             limit = ABSOLUTE if kept == "image" else RELATIVE * reference.std().item()
             found[kept + suffix] = ((tensor - reference).abs().max().item(), limit)
     assert found.keys() == recorded.keys()
-    return found
-
-
-def recorded_conditionings(goldens: Path, case: str) -> dict[str, tuple[Conditioning]]:
-    """What the text encoding nodes of a graph gave, by node id, as another `case` recorded it."""
-    recorded = load_file(goldens / f"{case}.safetensors")
-    graph: dict[str, Any] = json.loads((goldens / f"{case}.json").read_text("utf-8"))
-    found: dict[str, tuple[Conditioning]] = {}
-    for node_id, node in graph.items():
-        if node["class_type"] == "CLIPTextEncode":
-            kept = node["_meta"]["title"].removeprefix("keep ")
-            entry = CondEntry(cond=recorded[kept], pooled=recorded[f"{kept}.pooled"])
-            found[node_id] = (Conditioning(entries=(entry,)),)
     return found
 
 

@@ -47,18 +47,12 @@ class InProcess:
         validated = validate(prompt, self.registry, self.catalog)
         return import_prompt(validated.prompt, validated.roots, self.registry, self.catalog)
 
-    def run(
-        self, prompt: Mapping[str, Any], known: Mapping[str, tuple[Any, ...]] | None = None
-    ) -> dict[str, tuple[Any, ...]]:
-        """What the last DAG node of every ComfyUI node gave, by that node's id.
-
-        ComfyUI nodes of which it is `known` are not run.
-        """
+    def run(self, prompt: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+        """What the last DAG node of every ComfyUI node gave, by that node's id."""
         given: Outputs = {}
         by_origin: dict[str, tuple[Any, ...]] = {}
         for node in self.lower(prompt).nodes:
-            found = (known or {}).get(node.origin.node_id)
-            given[node.id] = self._run(node, given) if found is None else found
+            given[node.id] = self._run(node, given)
             by_origin[node.origin.node_id] = given[node.id]
         return by_origin
 

@@ -38,10 +38,14 @@ class ToyDenoiser(Model):
         x, sigma = inputs["x"], inputs["sigma"]
         self.sigmas.append(sigma)
         c = inputs["context"].mean(dim=(1, 2)).reshape(-1, *(1 for _ in x.shape[1:]))
-        m = x.mean(dim=tuple(range(2, x.dim())), keepdim=True)
-        w = sigma * sigma / (1.0 + sigma * sigma)
-        guess = 0.3 * torch.tanh(0.7 * x + c) + 0.1 * m + 0.5 * c
-        return {"denoised": x * (1.0 - w) + w * guess}
+        return {"denoised": toy_denoised(x, sigma, c)}
+
+
+def toy_denoised(x: torch.Tensor, sigma: float, c: torch.Tensor | float) -> torch.Tensor:
+    """The formula of `ToyDenoiser`."""
+    m = x.mean(dim=tuple(range(2, x.dim())), keepdim=True)
+    w = sigma * sigma / (1.0 + sigma * sigma)
+    return x * (1.0 - w) + w * (0.3 * torch.tanh(0.7 * x + c) + 0.1 * m + 0.5 * c)
 
 
 def steer(value: float) -> Conditioning:

@@ -14,6 +14,8 @@ from nodeloom.runtime.sampling.noise import initial_noise, sampler_generator
 from nodeloom.runtime.sampling.noise_brownian import sampler_noise
 from nodeloom.runtime.values import SamplingRun
 
+from .toy_denoiser import toy_denoised
+
 SAMPLINGS: Final[dict[str, ModelSampling]] = {
     "eps": scaled_linear(beta_start=0.00085, beta_end=0.012, num_timesteps=1000),
     "flow": FlowModelSampling(shift=3.0, multiplier=1.0),
@@ -82,12 +84,6 @@ def sampled(
 
 def guided(x: torch.Tensor, sigma: float, cfg: float) -> Estimate:
     """The toy denoiser's estimate with classifier-free guidance."""
-    positive, negative = _toy(x, sigma, POSITIVE), _toy(x, sigma, NEGATIVE)
+    positive, negative = (toy_denoised(x, sigma, c) for c in (POSITIVE, NEGATIVE))
     denoised = positive if cfg == 1.0 else negative + (positive - negative) * cfg
     return Estimate(denoised, negative)
-
-
-def _toy(x: torch.Tensor, sigma: float, c: float) -> torch.Tensor:
-    weight = sigma * sigma / (1.0 + sigma * sigma)
-    mean = x.mean(dim=(2, 3), keepdim=True)
-    return x * (1.0 - weight) + weight * (0.3 * torch.tanh(0.7 * x + c) + 0.1 * mean + 0.5 * c)

@@ -31,7 +31,7 @@ from .part import Encoded, encode_texts
 from .pieces import Chunk
 from .places import Place, text_places
 from .qwen3 import QwenTransformer
-from .scaled import unscaled
+from .scaled import SCALES, unscaled
 from .t5 import T5Transformer
 from .tokenizer import Padding, Tokenizer
 from .transformer import Transformer
@@ -112,9 +112,7 @@ class FamilyTextEncoder(Model, ABC):
     def num_bytes(self) -> int:
         """Bytes of the weights; before they are loaded, what the files' headers let expect."""
         if self._num_bytes is None:
-            return sum(
-                estimate_bytes(file, (place.prefix,)) for file, place in self._places().values()
-            )
+            return sum(_expected_bytes(file, place) for file, place in self._places().values())
         return self._num_bytes
 
     def patch_target(self) -> Target:
@@ -169,6 +167,19 @@ class FamilyTextEncoder(Model, ABC):
     def _layer(self) -> int | None:
         layer = dict(self.ref.options).get(CLIP_LAYER)
         return layer if isinstance(layer, int) else None
+
+
+def _expected_bytes(file: FileIdentity, place: Place) -> int:
+    """What an encoder will hold: CLIPs and scaled weights float32, others what the file has."""
+    tensors = {
+        name: info
+        for name, info in read_header(Path(file.path)).tensors.items()
+        if name.startswith(place.prefix)
+    }
+    is_wide = place.encoder in (CLIP_L, CLIP_G) or any(name.endswith(SCALES) for name in tensors)
+    if is_wide:
+        return estimate_bytes(file, (place.prefix,))
+    return sum(info.data_offsets[1] - info.data_offsets[0] for info in tensors.values())
 
 
 def _ids(call: Call, takers: Mapping[str, Inversions]) -> Ids:

@@ -1,6 +1,6 @@
 """Qwen3 as a text encoder: token ids to the vectors of a late layer.
 
-Its weights count as their file has them, its arithmetic is float32.
+Its weights are held as their file has them, its arithmetic is float32.
 Source: Qwen3 (arXiv 2505.09388), section 2; design notes on models, section 5.
 """
 
@@ -14,6 +14,7 @@ from ..checkpoint import Check, Weights, build_module, no_check
 from ..embedding_files import Inversions
 from ..lora_file import Part
 from ..patch_target import PatchTarget, module_spellings
+from .late_float import compute_in_float32
 from .places import QWEN_LEVEL
 from .qwen_tokenizer import PAD_ID
 from .transformer import Hidden, embedded
@@ -36,10 +37,11 @@ class QwenTransformer:
             lambda: Qwen3Model(config),
             weights,
             _renamed(weights),
-            dtype=torch.float32,
+            dtype=None,
             device=device,
             check=check,
         )
+        compute_in_float32((*self.module.layers, self.module.norm))
 
     @property
     def width(self) -> int:

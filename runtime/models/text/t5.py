@@ -1,6 +1,6 @@
 """T5's encoder with gated feed-forwards: token ids to vectors.
 
-Its weights count as their file has them, its arithmetic is float32. Padding is attended to, as SD3
+Its weights are held as their file has them, its arithmetic is float32. Padding is attended to, as SD3
 and Flux were trained, unless the user of this module asks for a mask.
 Source: T5 (arXiv 1910.10683), sections 2.1 and 3.1; its version 1.1; design notes on models,
 section 5.
@@ -16,6 +16,7 @@ from ..checkpoint import Check, Weights, build_module, no_check
 from ..embedding_files import Inversions
 from ..lora_file import Part
 from ..patch_target import PatchTarget, module_spellings
+from .late_float import compute_in_float32
 from .places import T5_TOKENS
 from .t5_tokenizer import END_ID, PAD_ID
 from .transformer import Hidden, embedded
@@ -47,10 +48,11 @@ class T5Transformer:
             lambda: T5Stack(config),
             weights,
             _renamed(weights),
-            dtype=torch.float32,
+            dtype=None,
             device=device,
             check=check,
         )
+        compute_in_float32((*self.module.block, self.module.final_layer_norm))
         self._is_masked = is_masked
 
     @property

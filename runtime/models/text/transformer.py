@@ -44,6 +44,15 @@ class Transformer(Protocol):
 
 
 def embedded(table: Any, ids: torch.Tensor, inversions: Inversions) -> torch.Tensor:
-    """The table's vectors for ids [n, length], or the inversions' for ids beyond it."""
+    """The table's vectors for ids [n, length], or the inversions' for ids beyond it; float32."""
     words = ids.clamp(max=table.num_embeddings - 1).to(table.weight.device)
-    return inversions.put(ids, table(words))
+    return inversions.put(ids, _rows(table, words))
+
+
+def _rows(table: Any, words: torch.Tensor) -> torch.Tensor:
+    """Rows of a table of any dtype: 8 bits can't be looked up as they are."""
+    weight: torch.Tensor = table.weight
+    if weight.element_size() > 1:
+        rows: torch.Tensor = table(words)
+        return rows.to(torch.float32)
+    return weight.view(torch.uint8)[words].view(weight.dtype).to(torch.float32)

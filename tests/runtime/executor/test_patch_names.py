@@ -95,7 +95,9 @@ def test_early_names_of_a_text_encoder_find_their_modules(
     path = lora_file(tmp_path / "one.safetensors", shapes)
     before = copies(cache.get(refs[Role.TEXT_ENCODER], go_on))
     model = cache.get(with_patches(refs[Role.TEXT_ENCODER], (path, 1.0)), go_on)
-    assert differing(before, weights(model)) == {"encoder.layers.1.self_attn.out_proj.weight"}
+    assert differing(before, weights(model)) == {
+        "clip_l.encoder.layers.1.self_attn.out_proj.weight"
+    }
 
 
 def test_norms_and_biases_take_differences(cache: ModelCache, refs: Refs, tmp_path: Path) -> None:

@@ -320,3 +320,22 @@ def test_every_file_is_watched_and_counted(folder: Path, tmp_path: Path) -> None
     with pytest.raises(ModelFileProblem, match=r"t5\.safetensors: the file was changed"):
         cache.get(both, lambda: None)
     assert cache.resident() == ()
+
+
+@pytest.mark.parametrize(("family", "name"), [("sd3", "t5"), ("z_image", "qwen")])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+def test_a_large_encoder_is_held_as_its_file_has_it_and_computes_in_float32(
+    tmp_path: Path, family: str, name: str, dtype: torch.dtype
+) -> None:
+    narrow = {key: tensor.to(dtype) for key, tensor in made(OWN[name]).items()}
+    save_file(narrow, tmp_path / "narrow.safetensors")
+    save_file(
+        {key: tensor.float() for key, tensor in narrow.items()}, tmp_path / "wide.safetensors"
+    )
+    held, wide = loaded(tmp_path, family, "narrow"), loaded(tmp_path, family, "wide")
+    assert isinstance(held, FamilyTextEncoder)
+    assert held.num_bytes < 0.6 * wide.num_bytes
+    assert build(held.ref).num_bytes == pytest.approx(held.num_bytes, rel=0.01)
+    assert torch.equal(encode(held).cond, encode(wide).cond)
+    weights = held.patch_target().module.parameters()
+    assert {weight.dtype for weight in weights} == {dtype}
