@@ -3,9 +3,10 @@
 One latent [1, 4, 128, 128] in float32, one thread; the model and the noise are given tensors, so
 that what remains is the sampler. Ours plans, and takes each evaluation as a node of the graph does:
 a state in, a new one out. Of every sampler both first sample with a denoiser that depends on x and
-must agree. Then each of ours runs between two of the loop's, over schedules that no run had before:
-weights that are kept from run to run don't count. The median of the ratios to the mean of the two
-is taken; that of the two to each other is the A/A control.
+must agree. Then both run by turns, twice a pair, over schedules that no run had before: weights
+that are kept from run to run don't count. The median of the pairs' ratios is taken; that of the
+loop's two runs to each other is the A/A control. A ratio above the limit is measured again, three
+times as long.
 
     python benchmarks/bench_samplers.py [--pairs 100] [--steps 20] [--only NAME ...]
 
@@ -81,7 +82,7 @@ def moving(x: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
 
 
 def keep_memory() -> None:
-    """Let glibc keep what is freed: else one of the two pays, by chance, for asking for it again."""
+    """Let glibc keep what is freed: else one of the two pays, by chance, for getting it again."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
         libc.mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
@@ -118,10 +119,10 @@ def measured(name: str, pairs: int, steps: int) -> tuple[float, float, float]:
     ratios, controls, costs = [], [], []
     for _ in range(pairs):
         spent = []
-        for run in (plain_run, own_run, plain_run):
+        for run in (plain_run, own_run) * 2:
             fresh = tuple(sigma * (1.0 - 1e-7 * next(NUMBERS)) for sigma in usual)
             spent.append(seconds(partial(run, sigmas=fresh)))
-        ratios.append(2.0 * spent[1] / (spent[0] + spent[2]))
+        ratios.append((spent[1] + spent[3]) / (spent[0] + spent[2]))
         controls.append(spent[0] / spent[2])
         costs.append(spent[0])
     return statistics.median(ratios), statistics.median(controls), statistics.median(costs)
@@ -140,6 +141,8 @@ def main() -> int:
     print(f"{'sampler':32}{'ratio':>8}{'control':>9}{'loop, us a step':>17}")
     for name in args.only:
         ratio, control, cost = measured(name, args.pairs, args.steps)
+        if ratio > LIMIT:  # other processes may have been in the way
+            ratio, control, cost = measured(name, 3 * args.pairs, args.steps)
         found[name] = round(ratio, 3)
         print(f"{name:32}{ratio:8.3f}{control:9.3f}{cost / args.steps * 1e6:17.0f}")
     above = sorted(name for name, ratio in found.items() if ratio > LIMIT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..types import CONDITIONING
 from .base import NodeClass
+from .hooked import all_sets
 from .lowering import Lowering, Steering, Value
 from .schema import NodeSchema, number, ports, socket
 
@@ -82,13 +83,16 @@ class ConditioningZeroOut(NodeClass):
 def combined(
     node: Lowering, first: Steering, second: Steering, part: str | None = None
 ) -> Steering:
-    """The entries of both, with all that hangs on either."""
+    """The entries of both, with all that hangs on either.
+
+    Raises: InputRefused: they have too many different sets of hooks.
+    """
     args = {"conditioning_1": first, "conditioning_2": second}
     (edge,) = node.add("conditioning_combine", args, part=part)
     return Steering(
         edge=edge,
         controls=tuple(dict.fromkeys((*first.controls, *second.controls))),
-        hooks=tuple(dict.fromkeys((*first.hooks, *second.hooks))),
+        hooks=all_sets(node, (*first.hooks, *second.hooks)),
     )
 
 

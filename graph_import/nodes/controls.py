@@ -28,6 +28,14 @@ Args = Mapping[str, Value | ParamValue]
 
 
 @dataclass(slots=True, frozen=True)
+class HookSet:
+    """Hooks that entries have together, and the arguments that say so to an op."""
+
+    hooks: tuple[Hook, ...]
+    markers: Args
+
+
+@dataclass(slots=True, frozen=True)
 class Guides:
     """What guides all evaluations of a run.
 
@@ -39,7 +47,7 @@ class Guides:
 
     args: Args
     controls: tuple[Control, ...]
-    hooks: tuple[tuple[Hook, ...], ...] = ()
+    hooks: tuple[HookSet, ...] = ()
 
     def with_args(self, more: Args) -> Guides:
         """The same guides, and more that the nodes are told."""
@@ -80,7 +88,13 @@ def guided_by(
     if third is not None:
         args["third"] = third
     hooks = dict.fromkeys(hooks for side in sides for hooks in side.hooks if hooks)
-    return Guides(args, tuple(controls.values()), tuple(hooks))
+    sets = tuple(HookSet(one, markers(one)) for one in hooks)
+    return Guides(args, tuple(controls.values()), sets)
+
+
+def markers(hooks: tuple[Hook, ...]) -> Args:
+    """The arguments that tell an op of `hooks`."""
+    return {f"hook_{index}": hook.marker for index, hook in enumerate(hooks)}
 
 
 def add_controls(

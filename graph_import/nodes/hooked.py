@@ -6,7 +6,9 @@ LoRAs, as a DAG node of their own whose estimates the denoiser's node takes.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -16,21 +18,40 @@ from ..ir import Edge, ParamValue
 from ..sampling.base import Evaluation
 from ..sampling.model_sampling import ModelSampling
 from ..types import CONDITIONING
-from .controls import Args, Guides
+from .controls import Args, Guides, markers
 from .lowering import Handle, Lowering, Value
 from .values import Hook, Steering
+
+MAX_HOOKS: Final = 64  # on an entry
+MAX_SETS: Final = 64  # of a conditioning: each hook that hangs on half of it doubles them
 
 
 def with_hooks(
     node: Lowering, given: Steering, hooks: tuple[Hook, ...], part: str | None = None
 ) -> Steering:
-    """A conditioning with these hooks on every entry, behind those that it has."""
+    """A conditioning with these hooks on every entry, behind those that it has.
+
+    Raises: InputRefused: there are too many.
+    """
     if not hooks:
         return given
-    markers = {f"hook_{index}": hook.marker for index, hook in enumerate(hooks)}
-    (edge,) = node.add("cond_hooks", {"conditioning": given, **markers}, part=part)
-    sets = (together(own, hooks) for own in given.hooks)
-    return msgspec.structs.replace(given, edge=edge, hooks=tuple(dict.fromkeys(sets)))
+    (edge,) = node.add("cond_hooks", {"conditioning": given, **markers(hooks)}, part=part)
+    sets = all_sets(node, [together(own, hooks) for own in given.hooks])
+    return msgspec.structs.replace(given, edge=edge, hooks=sets)
+
+
+def all_sets(node: Lowering, sets: Iterable[tuple[Hook, ...]]) -> tuple[tuple[Hook, ...], ...]:
+    """Every set of hooks once. Raises: InputRefused: there are too many, or one is too large."""
+    found = tuple(dict.fromkeys(sets))
+    num_hooks = max(len(hooks) for hooks in found)
+    if len(found) <= MAX_SETS and num_hooks <= MAX_HOOKS:
+        return found
+    name = next(item.name for item in node.schema.inputs if item.type == CONDITIONING)
+    reason = (
+        f"{len(found)} different sets of up to {num_hooks} hooks are too many: "
+        f"{MAX_SETS} sets of {MAX_HOOKS} are possible"
+    )
+    raise node.refusal(name, reason)
 
 
 def together(*groups: Iterable[Hook]) -> tuple[Hook, ...]:
@@ -68,14 +89,14 @@ def add_hooked(
     """
     given: dict[str, Value | ParamValue] = {}
     sampling = sampling_of(str(args["family"]), str(args.get("model_sampling", "")))
-    for index, hooks in enumerate(guides.hooks):
+    for index, one in enumerate(guides.hooks):
         sigma = evaluation.sigma
-        hooked = patched(model, ((h, _strength(h, sigma, sampling)) for h in hooks))
+        hooked = patched(model, ((h, _strength(h, sigma, sampling)) for h in one.hooks))
         if hooked != model:
-            markers = {f"hook_{number}": hook.marker for number, hook in enumerate(hooks)}
-            (given[f"estimates_{index}"],) = node.add(
+            # Numbered without gaps: the op looks no further than it has arguments.
+            (given[f"estimates_{len(given)}"],) = node.add(
                 "denoise_hooked",
-                {**args, **markers},
+                {**args, **one.markers},
                 part=f"eval-{evaluation.index}-hooks-{index}",
                 model=hooked,
             )
@@ -84,6 +105,10 @@ def add_hooked(
 
 def _strength(hook: Hook, sigma: float, sampling: ModelSampling) -> float:
     """That of the last keyframe that has begun; before the first one, of the first."""
-    begun = [k for k in hook.keyframes if sampling.percent_to_sigma(k.start_percent) >= sigma]
-    counting = (begun or hook.keyframes[:1])[-1:]
-    return hook.strength_model * (counting[0].strength if counting else 1.0)
+    if not hook.keyframes:
+        return hook.strength_model
+    num_begun = bisect_right(
+        hook.keyframes, -sigma, key=lambda k: -sampling.percent_to_sigma(k.start_percent)
+    )
+    counting = hook.keyframes[num_begun - 1 if num_begun else 0]
+    return hook.strength_model * counting.strength

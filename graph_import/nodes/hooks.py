@@ -14,7 +14,7 @@ import msgspec
 from ..errors import ModelFileProblem
 from ..types import CLIP
 from .base import NodeClass
-from .hooked import patched, together
+from .hooked import MAX_HOOKS, patched, together
 from .lora import LORAS, LoraClass
 from .lowering import Lowering, Value
 from .schema import InputSpec, NodeSchema, combo, integer, number, ports, socket, switch
@@ -24,7 +24,6 @@ from .values import Hook, HookKeyframe, HooksValue, KeyframesValue
 HOOKS: Final = "HOOKS"
 HOOK_KEYFRAMES: Final = "HOOK_KEYFRAMES"
 MODULE: Final = "comfy_extras.nodes_hooks"
-MAX_HOOKS: Final = 64
 MAX_KEYFRAMES: Final = 1024
 EASINGS: Final[Mapping[str, Callable[[float], float]]] = MappingProxyType(
     {

@@ -78,7 +78,10 @@ class Patches:
     @property
     def num_bytes(self) -> int:
         """What the patched tensors hold beside the model's own."""
-        return sum(tensor.nbytes for tensor in self._pristine.values())
+        if not self._pristine:
+            return 0
+        parameters = self._parameters()
+        return sum(parameters[name].nbytes for name in self._pristine)
 
     def take_off(self) -> None:
         """Put back every tensor that a patch stands in for."""
@@ -102,7 +105,7 @@ class Patches:
         """
         plan = self._plan(patches, check)
         parameters = self._parameters()
-        make_room(sum(parameters[name].nbytes for name in plan.changes))
+        make_room(sum(self._changed_bytes(name, parameters[name]) for name in plan.changes))
         try:
             self._change(plan, parameters, check)
             for index in range(len(patches)):
@@ -126,6 +129,9 @@ class Patches:
         if not self._known_parameters:
             self._known_parameters = dict(self._target.module.named_parameters())
         return self._known_parameters
+
+    def _changed_bytes(self, name: str, parameter: torch.nn.Parameter) -> int:
+        return parameter.numel() * self._target.held_as(name, parameter.dtype).itemsize
 
     def _plan(self, patches: tuple[Patch, ...], check: Check) -> _Plan:
         files: dict[str, LoraFile] = {}
@@ -172,14 +178,12 @@ class Patches:
             for name, changes in plan.changes.items():
                 check()
                 old = parameters[name].data
-                new = start = old.to(torch.float32)
+                new = start = self._target.widened(name, old)
                 for change in changes:
                     new = _apply(new, change, plan, readers)
                 if new is not start:
-                    stored = self._target.stored_as(name)
-                    rounded = new if stored is None else new.to(stored)
                     self._pristine[name] = old
-                    parameters[name].data = rounded.to(old.dtype)
+                    parameters[name].data = self._target.narrowed(name, new, old.dtype)
 
     def _refuse_nothing(self, plan: _Plan, index: int) -> None:
         """Raises: PatchMatchesNothing: the file is for such a model, or for none, and fits not."""

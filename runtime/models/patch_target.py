@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
@@ -20,20 +20,35 @@ class PatchTarget:
         module: its parameters are what is changed.
         modules: paths of modules by every spelling (`plain_path`) that files have for them.
         stored: a dtype that changed weights are rounded to, as they were when they were loaded.
+        scales: what weights of 8 bits are multiplied by, by the parameter's name.
     """
 
     part: Part
     module: torch.nn.Module
     modules: Mapping[str, str]
     stored: torch.dtype | None
+    scales: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def path_of(self, part: Part, path: str) -> str | None:
         """The module that files call `path` of this part; None: it has none of that name."""
         return self.modules.get(path) if part is self.part else None
 
-    def stored_as(self, name: str) -> torch.dtype | None:
-        """What the parameter `name` is rounded to when it is changed; None: not at all."""
-        return self.stored
+    def widened(self, name: str, held: torch.Tensor) -> torch.Tensor:
+        """What a parameter's tensor stands for before it is changed, float32."""
+        wide = held.to(torch.float32)
+        return wide * self.scales[name] if name in self.scales else wide
+
+    def held_as(self, name: str, dtype: torch.dtype) -> torch.dtype:
+        """What a parameter of `dtype` is held in when it is changed.
+
+        One of 8 bits with a scale is held in 16: under its scale it might not fit any more.
+        """
+        return torch.float16 if name in self.scales else dtype
+
+    def narrowed(self, name: str, changed: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """A changed parameter of `dtype` as it is held."""
+        rounded = changed if self.stored is None else changed.to(self.stored)
+        return rounded.to(self.held_as(name, dtype))
 
 
 class JointTarget:
@@ -62,9 +77,20 @@ class JointTarget:
                 return f"{name}.{found}"
         return None
 
-    def stored_as(self, name: str) -> torch.dtype | None:
-        """What the parameter `name` is rounded to when it is changed; None: not at all."""
-        return self._targets[name.partition(".")[0]].stored
+    def widened(self, name: str, held: torch.Tensor) -> torch.Tensor:
+        """What a parameter's tensor stands for before it is changed, float32."""
+        part, _, own = name.partition(".")
+        return self._targets[part].widened(own, held)
+
+    def held_as(self, name: str, dtype: torch.dtype) -> torch.dtype:
+        """What a parameter of `dtype` is held in when it is changed."""
+        part, _, own = name.partition(".")
+        return self._targets[part].held_as(own, dtype)
+
+    def narrowed(self, name: str, changed: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """A changed parameter of `dtype` as it is held."""
+        part, _, own = name.partition(".")
+        return self._targets[part].narrowed(own, changed, dtype)
 
 
 class Target(Protocol):
@@ -77,8 +103,14 @@ class Target(Protocol):
     def path_of(self, part: Part, path: str) -> str | None:
         """The module that files call `path` of this part; None: there is none."""
 
-    def stored_as(self, name: str) -> torch.dtype | None:
-        """What the parameter `name` is rounded to when it is changed; None: not at all."""
+    def widened(self, name: str, held: torch.Tensor) -> torch.Tensor:
+        """What a parameter's tensor stands for before it is changed, float32."""
+
+    def held_as(self, name: str, dtype: torch.dtype) -> torch.dtype:
+        """What a parameter of `dtype` is held in when it is changed."""
+
+    def narrowed(self, name: str, changed: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """A changed parameter of `dtype` as it is held."""
 
 
 @runtime_checkable

@@ -10,7 +10,6 @@ from nodeloom.runtime.models.checkpoint import Weights
 from nodeloom.runtime.models.embedding_files import Inversions
 from nodeloom.runtime.models.text.clip import ClipTransformer, ClipUse, G, L
 from nodeloom.runtime.models.text.qwen3 import QwenTransformer
-from nodeloom.runtime.models.text.scaled import unscaled
 from nodeloom.runtime.models.text.t5 import T5Transformer
 from nodeloom.runtime.models.text.transformer import Transformer
 from nodeloom.runtime.models.tiny import TINY, text_spec
@@ -35,7 +34,7 @@ RECORDED: Mapping[str, Callable[[], Transformer]] = {
     ),
     "t5xxl": lambda: T5Transformer(weights_of(made(t5_spec()))),
     "t5xxl_masked": lambda: T5Transformer(weights_of(made(t5_spec())), is_masked=True),
-    "t5xxl_fp8_scaled": lambda: T5Transformer(unscaled(weights_of(scaled(made(t5_spec()))))),
+    "t5xxl_fp8_scaled": lambda: T5Transformer(weights_of(scaled(made(t5_spec())))),
     "qwen3": lambda: QwenTransformer(weights_of(made(qwen3_spec()))),
 }
 

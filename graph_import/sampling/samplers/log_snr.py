@@ -6,6 +6,7 @@ alpha is the picture's share of x: 1, or 1 - sigma for flows.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Final
 
 from ..base import Course, Evaluation, Sampler
@@ -39,6 +40,7 @@ def sigma_of(course: Course, log_snr: float) -> float:
     return exploding / (1.0 + exploding) if course.sampling.is_flow else exploding
 
 
+@lru_cache(maxsize=1024)
 def sigma_between(course: Course, sigma: float, following: float, share: float) -> float:
     """The sigma at a `share` of the way over lambda, with float32's rounding at each operation.
 

@@ -21,6 +21,7 @@ from ..lora_file import Part
 from ..patch_target import PatchTarget, module_spellings
 from .open_clip import is_open_clip, renamed_open_clip
 from .places import CLIP_TOKENS, TEXT_LEVEL
+from .scaled import split_scales
 from .transformer import Hidden, embedded
 
 STORED: Final = torch.float16
@@ -81,6 +82,7 @@ class ClipTransformer:
         """Raises: ModelFileProblem: weights are missing, left over or misshapen."""
         from transformers import CLIPTextConfig, CLIPTextModelWithProjection
 
+        weights, _ = split_scales(weights, None)
         renamed = _renamed(weights)
         whole_weights = Weights(file=weights.file, prefix=weights.prefix, tensors=renamed)
         arguments = clip_config(whole_weights, kind)

@@ -31,7 +31,6 @@ from .part import Encoded, encode_texts
 from .pieces import Chunk
 from .places import Place, text_places
 from .qwen3 import QwenTransformer
-from .scaled import SCALES, unscaled
 from .t5 import T5Transformer
 from .tokenizer import Padding, Tokenizer
 from .transformer import Transformer
@@ -96,7 +95,7 @@ class FamilyTextEncoder(Model, ABC):
     def _transformer(
         self, file: FileIdentity, place: Place, device: str, check: Check
     ) -> Transformer:
-        weights = unscaled(read_weights(file, (place.prefix,), check))
+        weights = read_weights(file, (place.prefix,), check)
         match place.encoder:
             case "clip_l" | "clip_g":
                 kind = L if place.encoder == CLIP_L else G
@@ -170,16 +169,12 @@ class FamilyTextEncoder(Model, ABC):
 
 
 def _expected_bytes(file: FileIdentity, place: Place) -> int:
-    """What an encoder will hold: CLIPs and scaled weights float32, others what the file has."""
-    tensors = {
-        name: info
-        for name, info in read_header(Path(file.path)).tensors.items()
-        if name.startswith(place.prefix)
-    }
-    is_wide = place.encoder in (CLIP_L, CLIP_G) or any(name.endswith(SCALES) for name in tensors)
-    if is_wide:
+    """What an encoder will hold: a CLIP is float32, others are what the file has."""
+    if place.encoder in (CLIP_L, CLIP_G):
         return estimate_bytes(file, (place.prefix,))
-    return sum(info.data_offsets[1] - info.data_offsets[0] for info in tensors.values())
+    tensors = read_header(Path(file.path)).tensors
+    offsets = [info.data_offsets for name, info in tensors.items() if name.startswith(place.prefix)]
+    return sum(end - start for start, end in offsets)
 
 
 def _ids(call: Call, takers: Mapping[str, Inversions]) -> Ids:

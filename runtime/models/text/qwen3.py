@@ -17,11 +17,13 @@ from ..patch_target import PatchTarget, module_spellings
 from .late_float import compute_in_float32
 from .places import QWEN_LEVEL
 from .qwen_tokenizer import PAD_ID
+from .scaled import split_scales
 from .transformer import Hidden, embedded
 
 HEAD_WIDTH: Final = 128
 ROPE_THETA: Final = 1e6
 MAX_POSITIONS: Final = 40960
+LAYERS: Final = QWEN_LEVEL + "layers."
 LAYER: Final = -2  # what Z-Image was trained with
 
 
@@ -32,6 +34,7 @@ class QwenTransformer:
         """Raises: ModelFileProblem: weights are missing, left over or misshapen."""
         from transformers import Qwen3Config, Qwen3Model
 
+        weights, scales = split_scales(weights, LAYERS)
         config = Qwen3Config(**qwen3_config(weights))
         self.module: Any = build_module(
             lambda: Qwen3Model(config),
@@ -41,7 +44,10 @@ class QwenTransformer:
             device=device,
             check=check,
         )
-        compute_in_float32((*self.module.layers, self.module.norm))
+        self._scales = {
+            name.removeprefix(QWEN_LEVEL): one.to(device) for name, one in scales.items()
+        }
+        compute_in_float32(self.module, (*self.module.layers, self.module.norm), self._scales)
 
     @property
     def width(self) -> int:
@@ -74,6 +80,7 @@ class QwenTransformer:
             module=self.module,
             modules=module_spellings(self.module, whole),
             stored=None,
+            scales=self._scales,
         )
 
 

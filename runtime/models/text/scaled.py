@@ -18,9 +18,12 @@ SCALES: Final = ("scale_weight", "weight_scale")
 _LEFT_OUT: Final = ("scale_input", "input_scale", "comfy_quant", "scaled_fp8")
 
 
-def unscaled(weights: Weights) -> Weights:
-    """The weights with every scale multiplied in; the rest stays as it is.
+def split_scales(weights: Weights, late: str | None) -> tuple[Weights, dict[str, torch.Tensor]]:
+    """The weights without their scales, and the scales by the names of their weights.
 
+    Args:
+        late: the beginning of the names whose scales are given back, so that they are multiplied
+            in when the weight is used. Those of all others are multiplied in here.
     Raises: ModelFileProblem: a scale is for a weight that isn't there or isn't of 8 bits.
     """
     scales: dict[str, torch.Tensor] = {}
@@ -31,6 +34,7 @@ def unscaled(weights: Weights) -> Weights:
             scales[f"{stem}.weight"] = tensor
         elif leaf not in _LEFT_OUT:
             others[name] = tensor
+    kept: dict[str, torch.Tensor] = {}
     for name, scale in scales.items():
         weight = others.get(name)
         is_known = weight is not None and weight.is_floating_point() and weight.element_size() == 1
@@ -38,5 +42,9 @@ def unscaled(weights: Weights) -> Weights:
             raise problem(
                 weights.file.path, f"the weight {name} is scaled in a way that isn't supported"
             )
-        others[name] = weight.to(torch.float32) * scale.to(torch.float32).reshape(())
-    return Weights(file=weights.file, prefix=weights.prefix, tensors=others)
+        number = scale.to(torch.float32, copy=True).reshape(())
+        if late is not None and name.startswith(late):
+            kept[name] = number
+        else:
+            others[name] = weight.to(torch.float32) * number
+    return Weights(file=weights.file, prefix=weights.prefix, tensors=others), kept

@@ -1,14 +1,14 @@
 """T5's encoder with gated feed-forwards: token ids to vectors.
 
-Its weights are held as their file has them, its arithmetic is float32. Padding is attended to, as SD3
-and Flux were trained, unless the user of this module asks for a mask.
+Its weights are held as their file has them, its arithmetic is float32. Padding is attended to, as
+SD3 and Flux were trained, unless the user of this module asks for a mask.
 Source: T5 (arXiv 1910.10683), sections 2.1 and 3.1; its version 1.1; design notes on models,
 section 5.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -18,10 +18,12 @@ from ..lora_file import Part
 from ..patch_target import PatchTarget, module_spellings
 from .late_float import compute_in_float32
 from .places import T5_TOKENS
+from .scaled import split_scales
 from .t5_tokenizer import END_ID, PAD_ID
 from .transformer import Hidden, embedded
 
-LEVEL = "encoder."
+LEVEL: Final = "encoder."
+BLOCKS: Final = LEVEL + "block."
 
 
 class T5Transformer:
@@ -43,6 +45,7 @@ class T5Transformer:
         from transformers import T5Config
         from transformers.models.t5.modeling_t5 import T5Stack
 
+        weights, scales = split_scales(weights, BLOCKS)
         config = T5Config(**t5_config(weights))
         self.module: Any = build_module(
             lambda: T5Stack(config),
@@ -52,7 +55,9 @@ class T5Transformer:
             device=device,
             check=check,
         )
-        compute_in_float32((*self.module.block, self.module.final_layer_norm))
+        layers = (*self.module.block, self.module.final_layer_norm)
+        self._scales = {name.removeprefix(LEVEL): one.to(device) for name, one in scales.items()}
+        compute_in_float32(self.module, layers, self._scales)
         self._is_masked = is_masked
 
     @property
@@ -82,6 +87,7 @@ class T5Transformer:
             module=self.module,
             modules=module_spellings(self.module, whole),
             stored=None,
+            scales=self._scales,
         )
 
 

@@ -308,3 +308,63 @@ def test_too_many_hooks_are_refused(imported: Import, files: KnownFiles) -> None
     ((node_id, details, name),) = problems(refused.value)
     assert (node_id, name) == ("h64", "prev_hooks")
     assert "65 hooks are too many" in details
+
+
+def test_estimates_are_numbered_without_gaps(imported: Import) -> None:
+    """However many sets of hooks count for nothing: the op looks no further than it must."""
+    prompt = hooked(steps=2)
+    prompt["40"] = node("CreateHookKeyframe", strength_mult=0.0, start_percent=0.0)
+    for index in range(16):
+        prompt[f"h{index}"] = hook("a", 0.1 * (index + 1))
+        hooks: list[object] = [f"h{index}", 0]
+        if index < 15:
+            prompt[f"k{index}"] = node("SetHookKeyframes", hooks=hooks, hook_kf=["40", 0])
+            hooks = [f"k{index}", 0]
+        prompt[f"p{index}"] = properties("6", hooks)
+        before = [f"c{index - 1}", 0] if index else ["6", 0]
+        prompt[f"c{index}"] = node(
+            "ConditioningCombine", conditioning_1=before, conditioning_2=[f"p{index}", 0]
+        )
+    prompt["3"]["inputs"]["positive"] = ["c15", 0]
+    graph = imported(prompt)
+    assert len(evaluations(graph)) == 2
+    for step in evaluations(graph, "denoise"):
+        assert [name for name, _ in step.inputs if name.startswith("estimates_")] == ["estimates_0"]
+
+
+def doubling(num_times: int) -> Prompt:
+    """A text combined with itself under one more hook, again and again."""
+    prompt, last = hooked(steps=1), "6"
+    for index in range(num_times):
+        prompt[f"h{index}"] = hook("a", 0.1 * (index + 1))
+        prompt[f"p{index}"] = properties(last, [f"h{index}", 0])
+        prompt[f"c{index}"] = node(
+            "ConditioningCombine", conditioning_1=[last, 0], conditioning_2=[f"p{index}", 0]
+        )
+        last = f"c{index}"
+    prompt["3"]["inputs"]["positive"] = [last, 0]
+    return prompt
+
+
+def test_too_many_sets_of_hooks_are_refused(imported: Import) -> None:
+    """Each of the nodes makes twice as many: 40 would be a million million."""
+    assert len(evaluations(imported(doubling(6)))) == 63
+    with pytest.raises(ImportRejected) as refused:
+        imported(doubling(40))
+    ((node_id, details, name),) = problems(refused.value)
+    assert (node_id, name) == ("c6", "conditioning_1")
+    assert "128 different sets" in details
+
+
+def test_too_many_hooks_on_an_entry_are_refused(imported: Import) -> None:
+    prompt, last = hooked(steps=1), "6"
+    for index in range(65):
+        prompt[f"h{index}"] = hook("a", 0.01 * (index + 1))
+        prompt[f"p{index}"] = properties(last, [f"h{index}", 0])
+        last = f"p{index}"
+    prompt["3"]["inputs"]["positive"] = [last, 0]
+    with pytest.raises(ImportRejected) as refused:
+        imported(prompt)
+    ((node_id, details, name),) = problems(refused.value)
+    assert (node_id, name) == ("p64", "cond_NEW")
+    assert "up to 65 hooks" in details

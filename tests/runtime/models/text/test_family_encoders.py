@@ -192,8 +192,30 @@ def test_scaled_weights_count_as_what_they_stand_for(folder: Path, tmp_path: Pat
         if not name.endswith(("scale_weight", "scaled_fp8")):
             plain[name] = tensor.float() if scale is None else tensor.float() * scale
     save_file(plain, tmp_path / "plain.safetensors")
-    ours = encode(loaded(tmp_path, "sd3", "scaled"))
-    assert torch.equal(ours.cond, encode(loaded(tmp_path, "sd3", "plain")).cond)
+    ours, theirs = loaded(tmp_path, "sd3", "scaled"), loaded(tmp_path, "sd3", "plain")
+    assert torch.equal(encode(ours).cond, encode(theirs).cond)
+    assert ours.num_bytes < 0.6 * theirs.num_bytes
+
+
+def test_a_patched_weight_of_8_bits_is_held_in_16(tmp_path: Path) -> None:
+    name = "encoder.block.0.layer.1.DenseReluDense.wo"
+    save_file(dict(scaled(made(OWN["t5"]))), tmp_path / "t5.safetensors")
+    delta = torch.randn(T5_WIDTH, 256, generator=torch.Generator().manual_seed(1)) * 0.1
+    save_file({f"lora_te3_{name.replace('.', '_')}.diff": delta}, tmp_path / "lora.safetensors")
+    model = loaded(tmp_path, "sd3", "t5")
+    assert isinstance(model, FamilyTextEncoder)
+    target, own = model.patch_target(), f"t5xxl.{name.removeprefix('encoder.')}.weight"
+    weight = dict(target.module.named_parameters())[own]
+    before, held, first = target.widened(own, weight.data), weight.data, encode(model).cond
+    patches, asked = Patches(model.ref.key, model), []
+    lora = Patch(file=identify(tmp_path / "lora.safetensors"), strength=0.5)
+    patches.put_on((lora,), asked.append, lambda: None)
+    assert torch.equal(weight.data, (before + 0.5 * delta).half())
+    assert asked == [patches.num_bytes] == [weight.numel() * 2]
+    assert not torch.equal(encode(model).cond, first)
+    patches.take_off()
+    assert weight.data.data_ptr() == held.data_ptr()
+    assert torch.equal(encode(model).cond, first)
 
 
 @pytest.mark.parametrize("change", ["shape", "bits"])
