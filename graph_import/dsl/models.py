@@ -16,33 +16,49 @@ from .placeholder import Placeholder
 
 
 class TextEncoder(Patchable):
-    """Texts to conditionings, by the text encoder of a checkpoint, or of a `file` of its own.
+    """Texts to conditionings, by the text encoder of a checkpoint, or of one to three files.
 
-    `layer` is which layer it gives: -1, the default, is the last.
+    Args:
+        file: a name, or a list of the names of files that make one text encoder, in any order.
+        type: what the files are for, as ComfyUI's loaders call it: `stable_diffusion`, `sd3`,
+            `sdxl`, `flux` ...
+        layer: which layer it gives: -1, the default, is the last.
     """
 
     def __init__(
         self,
         checkpoint: Text | None = None,
         *,
-        file: Text | None = None,
+        file: Text | Sequence[Text] | None = None,
+        type: Text | None = None,
         layer: Whole | None = None,
     ) -> None:
         super().__init__()
-        self._weights = _one_of(checkpoint, file)
+        files = file if isinstance(file, list | tuple) else (file,)
+        _one_of(checkpoint, files[0] if files else None)
+        self._checkpoint = checkpoint
+        self._files = () if file is None else _text_encoder_files(files, type)
+        self._type = type
         self._layer = layer
 
     def __call__(self, text: Text) -> Placeholder:
         """CONDITIONING of `text`."""
-        checkpoint, file = self._weights
-        if file is None:
-            clip = self._shared("CheckpointLoaderSimple", ckpt_name=checkpoint)[1]
-        else:
-            (clip,) = self._shared("CLIPLoader", clip_name=file, type="stable_diffusion")
-        clip = self._patched(clip, "nodeloom.TextEncoderLora", "clip", "strength_clip")
+        clip = self._patched(self._loaded(), "nodeloom.TextEncoderLora", "clip", "strength_clip")
         if self._layer is not None:
             (clip,) = self._shared("CLIPSetLastLayer", clip=clip, stop_at_clip_layer=self._layer)
         return self._record("CLIPTextEncode", text=text, clip=clip)[0]
+
+    def _loaded(self) -> Placeholder:
+        """CLIP of the checkpoint or of the files."""
+        if self._checkpoint is not None:
+            return self._shared("CheckpointLoaderSimple", ckpt_name=self._checkpoint)[1]
+        if len(self._files) == 1:
+            type_ = "stable_diffusion" if self._type is None else self._type
+            return self._shared("CLIPLoader", clip_name=self._files[0], type=type_)[0]
+        names = {f"clip_name{number}": file for number, file in enumerate(self._files, start=1)}
+        if len(self._files) == 2:
+            return self._shared("DualCLIPLoader", **names, type=self._type)[0]
+        return self._shared("TripleCLIPLoader", **names)[0]
 
 
 class Denoiser(Patchable):
@@ -194,3 +210,17 @@ def _one_of(checkpoint: Text | None, file: Text | None) -> tuple[Text | None, Te
         message = "name a checkpoint, or a file=... of the model's own"
         raise CompositionError(message, Fault.MISSING_INPUT, caller())
     return checkpoint, file
+
+
+def _text_encoder_files(files: Sequence[Text], type_: Text | None) -> tuple[Text, ...]:
+    """The files of one text encoder. Raises: CompositionError: too many, or not for this type."""
+    if len(files) > 3:
+        message = f"TextEncoder, input 'file': one to three files expected, {len(files)} given"
+        raise CompositionError(message, Fault.WRONG_VALUE, caller())
+    if len(files) == 2 and type_ is None:
+        message = "TextEncoder of two files: say what they are for, type='sdxl', 'sd3' or 'flux'"
+        raise CompositionError(message, Fault.MISSING_INPUT, caller())
+    if len(files) == 3 and type_ not in (None, "sd3"):
+        message = f"TextEncoder of three files: only type 'sd3' has as many, {type_!r} given"
+        raise CompositionError(message, Fault.WRONG_VALUE, caller())
+    return tuple(files)

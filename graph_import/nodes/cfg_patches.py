@@ -20,11 +20,15 @@ from .values import OperationValue
 OPERATION: Final = "LATENT_OPERATION"
 OPERATIONS: Final = "latent/advanced/operations"
 LATENTS: Final = "comfy_extras.nodes_latent"
+MAX_CFG_PATCHES: Final = 64  # on a model: every node that uses it carries them
 
 
 def _patched(node: Lowering, patch: CfgPatch) -> Handle:
     handle = node.handle("model")
     patches = (*cfg_patches(handle.ref.option(CFG_PATCHES)), patch)
+    if len(patches) > MAX_CFG_PATCHES:
+        reason = f"{len(patches)} changes of its guidance are too many: {MAX_CFG_PATCHES} can be"
+        raise node.refusal("model", reason)
     return handle.on(handle.ref.with_option(CFG_PATCHES, patches_text(patches)))
 
 

@@ -46,12 +46,12 @@ def all_sets(node: Lowering, sets: Iterable[tuple[Hook, ...]]) -> tuple[tuple[Ho
     num_hooks = max(len(hooks) for hooks in found)
     if len(found) <= MAX_SETS and num_hooks <= MAX_HOOKS:
         return found
-    name = next(item.name for item in node.schema.inputs if item.type == CONDITIONING)
+    inputs = sorted(node.schema.inputs, key=lambda item: item.type != CONDITIONING)
     reason = (
         f"{len(found)} different sets of up to {num_hooks} hooks are too many: "
         f"{MAX_SETS} sets of {MAX_HOOKS} are possible"
     )
-    raise node.refusal(name, reason)
+    raise node.refusal(inputs[0].name, reason)
 
 
 def together(*groups: Iterable[Hook]) -> tuple[Hook, ...]:
@@ -74,10 +74,11 @@ def under_encoder_hooks(node: Lowering, outputs: tuple[Value, ...]) -> tuple[Val
     return tuple(hung)
 
 
-def patched(ref: ModelRef, strengths: Iterable[tuple[Hook, float]]) -> ModelRef:
-    """A model under the LoRAs of hooks, each at the strength beside it, behind its own."""
-    added = [Patch(file=hook.file, strength=strength) for hook, strength in strengths if strength]
-    return msgspec.structs.replace(ref, patches=(*ref.patches, *added))
+def patches_of(strengths: Iterable[tuple[Hook, float]]) -> tuple[Patch, ...]:
+    """The LoRAs of hooks, each at the strength beside it; none where that is 0."""
+    return tuple(
+        Patch(file=hook.file, strength=strength) for hook, strength in strengths if strength
+    )
 
 
 def add_hooked(
@@ -91,24 +92,25 @@ def add_hooked(
     sampling = sampling_of(str(args["family"]), str(args.get("model_sampling", "")))
     for index, one in enumerate(guides.hooks):
         sigma = evaluation.sigma
-        hooked = patched(model, ((h, _strength(h, sigma, sampling)) for h in one.hooks))
-        if hooked != model:
+        patches = patches_of((hook, _strength(hook, sigma, sampling)) for hook in one.hooks)
+        if patches:
             # Numbered without gaps: the op looks no further than it has arguments.
             (given[f"estimates_{len(given)}"],) = node.add(
                 "denoise_hooked",
                 {**args, **one.markers},
                 part=f"eval-{evaluation.index}-hooks-{index}",
-                model=hooked,
+                model=msgspec.structs.replace(model, patches=(*model.patches, *patches)),
             )
     return given
 
 
 def _strength(hook: Hook, sigma: float, sampling: ModelSampling) -> float:
     """That of the last keyframe that has begun; before the first one, of the first."""
-    if not hook.keyframes:
+    keyframes = hook.timing.keyframes
+    if not keyframes:
         return hook.strength_model
     num_begun = bisect_right(
-        hook.keyframes, -sigma, key=lambda k: -sampling.percent_to_sigma(k.start_percent)
+        keyframes, -sigma, key=lambda k: -sampling.percent_to_sigma(k.start_percent)
     )
-    counting = hook.keyframes[num_begun - 1 if num_begun else 0]
+    counting = keyframes[num_begun - 1 if num_begun else 0]
     return hook.strength_model * counting.strength

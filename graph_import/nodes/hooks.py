@@ -14,8 +14,8 @@ import msgspec
 from ..errors import ModelFileProblem
 from ..types import CLIP
 from .base import NodeClass
-from .hooked import MAX_HOOKS, patched, together
-from .lora import LORAS, LoraClass
+from .hooked import MAX_HOOKS, patches_of, together
+from .lora import LORAS, LoraClass, with_patches
 from .lowering import Lowering, Value
 from .schema import InputSpec, NodeSchema, combo, integer, number, ports, socket, switch
 from .tabled import node_class
@@ -25,6 +25,7 @@ HOOKS: Final = "HOOKS"
 HOOK_KEYFRAMES: Final = "HOOK_KEYFRAMES"
 MODULE: Final = "comfy_extras.nodes_hooks"
 MAX_KEYFRAMES: Final = 1024
+WHOLE: Final = HookKeyframe(start_percent=0.0, strength=1.0)
 EASINGS: Final[Mapping[str, Callable[[float], float]]] = MappingProxyType(
     {
         "linear": lambda share: share,
@@ -140,8 +141,8 @@ def _timed(node: Lowering) -> tuple[Value, ...]:
     hooks = hooks_on(node, "hooks")
     if node.inputs.get("hook_kf") is None:
         return (HooksValue(hooks=hooks),)
-    keyframes = _keyframes_on(node, "hook_kf")
-    timed = tuple(msgspec.structs.replace(hook, keyframes=keyframes) for hook in hooks)
+    timing = _timing_on(node, "hook_kf")
+    timed = tuple(msgspec.structs.replace(hook, timing=timing) for hook in hooks)
     return (_limited(node, "hooks", timed),)
 
 
@@ -172,19 +173,20 @@ def _interpolated(node: Lowering) -> tuple[Value, ...]:
     )
 
 
-def _keyframes_on(node: Lowering, name: str) -> tuple[HookKeyframe, ...]:
+def _timing_on(node: Lowering, name: str) -> KeyframesValue:
     match node.inputs.get(name):
         case None:
-            return ()
-        case KeyframesValue(keyframes=keyframes):
-            return keyframes
+            return KeyframesValue()
+        case KeyframesValue() as timing:
+            return timing
         case _:
             raise node.refusal(name, "HOOK_KEYFRAMES were expected")
 
 
 def _sorted(node: Lowering, new: list[HookKeyframe]) -> KeyframesValue:
     """The keyframes before and the new ones; of two that begin together the newer counts."""
-    by_start = {k.start_percent: k for k in (*_keyframes_on(node, "prev_hook_kf"), *new)}
+    before = _timing_on(node, "prev_hook_kf").keyframes
+    by_start = {k.start_percent: k for k in (*before, *new)}
     if len(by_start) > MAX_KEYFRAMES:
         reason = f"{len(by_start)} keyframes are too many: {MAX_KEYFRAMES} are possible"
         raise node.refusal("prev_hook_kf", reason)
@@ -215,16 +217,20 @@ class SetClipHooks(NodeClass):
     def lower(self, node: Lowering) -> tuple[Value, ...]:
         node.require("apply_to_conds", "schedule_clip")
         encoder, hooks = node.handle("clip"), hooks_on(node, "hooks")
-        is_scheduled = any(len({k.strength for k in hook.keyframes}) > 1 for hook in hooks)
+        timings = {hook.timing for hook in hooks}
+        is_scheduled = any(len({k.strength for k in one.keyframes}) > 1 for one in timings)
         if node.constant("schedule_clip") and is_scheduled:
             reason = "texts are encoded once: a text encoder's LoRA can't change while sampling"
             raise node.refusal("schedule_clip", reason)
-        patches = [
-            (hook, hook.strength_clip * (hook.keyframes[0].strength if hook.keyframes else 1.0))
+        strengths = [
+            (hook, hook.strength_clip * first.strength)
             for hook in hooks
+            for first in hook.timing.keyframes[:1] or (WHOLE,)
         ]
-        hung = together(encoder.hooks, hooks) if node.constant("apply_to_conds") else encoder.hooks
-        under = encoder.on(patched(encoder.ref, patches))
+        hung = encoder.hooks
+        if node.constant("apply_to_conds"):
+            hung = _limited(node, "hooks", hung, hooks).hooks
+        under = encoder.on(with_patches(node, "hooks", encoder.ref, *patches_of(strengths)))
         return (msgspec.structs.replace(under, hooks=hung),)
 
 

@@ -13,13 +13,14 @@ import msgspec
 
 from ..catalog import Catalog
 from ..errors import ModelFileProblem
-from ..handles import FileIdentity, ModelRef, Patch
+from ..handles import ModelRef, Patch
 from ..types import CLIP, MODEL
 from .base import NodeClass
 from .lowering import Lowering, Value
 from .schema import FileChoices, InputSpec, NodeSchema, combo, number, ports, socket
 
 LORAS: Final = FileChoices(kind="loras")
+MAX_PATCHES: Final = 64  # on a model: every node that uses it reads each of them
 
 
 def strength(name: str) -> InputSpec:
@@ -84,7 +85,8 @@ class LoraLoaderModelOnly(LoraClass):
 def patched(node: Lowering, strengths: Mapping[str, str]) -> tuple[Value, ...]:
     """The models of the inputs named first, each patched at the strength named second.
 
-    At strength 0 a model stays what it is, and where all are 0 the file is not looked at.
+    At strength 0 a model stays what it is, and where all are 0 the file is not looked at. Raises:
+    InputRefused: the file is not there, or a model has too many already.
     """
     models = {name: node.handle(name) for name in strengths}
     given = {name: node.number(strength) for name, strength in strengths.items()}
@@ -95,11 +97,17 @@ def patched(node: Lowering, strengths: Mapping[str, str]) -> tuple[Value, ...]:
     except ModelFileProblem as problem:
         raise node.refusal("lora_name", problem.message) from problem
     node.add_patch(file)
-    return tuple(model.on(_add(model.ref, file, given[name])) for name, model in models.items())
+    added = {name: Patch(file=file, strength=given[name]) for name in models if given[name]}
+    return tuple(
+        model.on(with_patches(node, name, model.ref, added[name])) if name in added else model
+        for name, model in models.items()
+    )
 
 
-def _add(ref: ModelRef, file: FileIdentity, strength: float) -> ModelRef:
-    if not strength:
-        return ref
-    patches = (*ref.patches, Patch(file=file, strength=strength))
+def with_patches(node: Lowering, name: str, ref: ModelRef, *added: Patch) -> ModelRef:
+    """The model of input `name` with patches behind its own. Raises: InputRefused: too many."""
+    patches = (*ref.patches, *added)
+    if len(patches) > MAX_PATCHES:
+        reason = f"{len(patches)} LoRAs on a model are too many: {MAX_PATCHES} are possible"
+        raise node.refusal(name, reason)
     return msgspec.structs.replace(ref, patches=patches)

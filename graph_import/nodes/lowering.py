@@ -231,7 +231,7 @@ class Lowering:
                 params[name] = _param(arg, spec.type_of(name))
         for index, patch in enumerate(model.patches if model else ()):
             inputs[f"patch_{index}"] = self.patch_edges[patch.file]
-        self._check_limits()
+        self.require_room()
         if self.call is not None:
             index, num_calls = self.call.index, self.call.num_calls
             part = f"call-{index}" if part is None else f"call-{index}/{part}"
@@ -267,6 +267,24 @@ class Lowering:
         )
         self.patch_edges.setdefault(file, edge)
 
+    def require_room(self, more_nodes: int = 0, more_numbers: int = 0) -> None:
+        """See that the prompt's DAG can get another node, or as much more as said.
+
+        Raises: GraphTooLarge.
+        """
+        num_nodes = self.builder.num_nodes + more_nodes
+        num_numbers = self.builder.num_numbers + more_numbers
+        if num_nodes < MAX_GRAPH_NODES and num_numbers < MAX_GRAPH_NUMBERS:
+            return
+        raise GraphTooLarge(
+            Complaint(
+                type="prompt_too_large",
+                message="Prompt is too large",
+                details=f"it becomes more than {num_nodes} model calls with {num_numbers} sigmas",
+                extra_info={"max_nodes": MAX_GRAPH_NODES, "max_sigmas": MAX_GRAPH_NUMBERS},
+            )
+        )
+
     def _is_known(self, edge: Edge) -> bool:
         return self.known.has(edge, self.builder.signature(edge.source))
 
@@ -285,19 +303,6 @@ class Lowering:
         if isinstance(spec.choices, tuple):
             check_choice(spec, converted, spec.choices, config)
         return converted
-
-    def _check_limits(self) -> None:
-        num_nodes, num_numbers = self.builder.num_nodes, self.builder.num_numbers
-        if num_nodes < MAX_GRAPH_NODES and num_numbers < MAX_GRAPH_NUMBERS:
-            return
-        raise GraphTooLarge(
-            Complaint(
-                type="prompt_too_large",
-                message="Prompt is too large",
-                details=f"it becomes more than {num_nodes} model calls with {num_numbers} sigmas",
-                extra_info={"max_nodes": MAX_GRAPH_NODES, "max_sigmas": MAX_GRAPH_NUMBERS},
-            )
-        )
 
 
 def _param(arg: Value | ParamValue, type_: str) -> ParamValue:

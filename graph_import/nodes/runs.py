@@ -11,6 +11,7 @@ from ..handles import MASK_BY_SIGMA, MODEL_SAMPLING, ModelRef
 from ..ir import Edge, ParamValue
 from ..sampling.base import Course, Evaluation
 from ..sampling.samplers import sampler
+from ..sampling.trial import try_sampler
 from .controls import Guides, add_controls
 from .hooked import add_hooked
 from .lowering import Lowering, Value
@@ -27,7 +28,10 @@ def begin_run(
     sigmas: tuple[float, ...],
     is_noise_added: bool,
 ) -> Run:
-    """`latent` under noise, for `model` to denoise; no step is done yet."""
+    """`latent` under noise, for `model` to denoise; no step is done yet.
+
+    Raises: InputRefused: the sampler can't go along the sigmas. GraphTooLarge.
+    """
     run = Run(
         edge=latent,
         latent=latent,
@@ -36,6 +40,7 @@ def begin_run(
         sigmas=sigmas,
         model_sampling=model.option(MODEL_SAMPLING),
     )
+    _check_course(node, run)
     start: dict[str, Value | ParamValue] = {
         "latent": latent,
         "seed": seed,
@@ -80,6 +85,17 @@ def end_run(node: Lowering, run: Run) -> tuple[Edge, ...]:
         **_course_args(run),
     }
     return node.add("sample_end", args, part="end")
+
+
+def _check_course(node: Lowering, run: Run) -> None:
+    named = sampler(run.sampler)
+    if not named.is_adaptive:
+        node.require_room(run.num_steps, run.num_steps * len(run.sigmas))
+    try:
+        try_sampler(named, course_of(run.family, run.model_sampling, run.sigmas))
+    except ValueError as problem:
+        field = "sigmas" if "sigmas" in node.inputs else "sampler_name"
+        raise node.refusal(field, str(problem)) from problem
 
 
 def _take_all_steps(node: Lowering, run: Run, model: ModelRef, guided: Guides) -> Run:

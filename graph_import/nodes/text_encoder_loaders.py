@@ -97,7 +97,7 @@ class CLIPLoader(NodeClass):
             return {}
         try:
             info = _encoder_file(catalog, literals["clip_name"])
-            if type_ is not None and type_ in SINGLE_FAMILIES:
+            if isinstance(type_, str) and type_ in SINGLE_FAMILIES:
                 _single_family(info, literals["clip_name"], type_)
         except ModelFileProblem as problem:
             return {"clip_name": problem.message}
@@ -198,6 +198,7 @@ def _looked_at(
         names: the files' names by input.
         family: that they are for; None: it is not known yet.
     """
+    taken = None if family is None else FAMILY_ENCODERS[family]
     infos: dict[str, CheckpointInfo] = {}
     problems: dict[str, str] = {}
     seen: dict[str, str] = {}
@@ -208,12 +209,12 @@ def _looked_at(
             problems[name] = problem.message
             continue
         encoders = infos[name].encoders
-        twice = [f"{encoder}, as {seen[encoder]} does" for encoder in encoders if encoder in seen]
-        foreign = [] if family is None else set(encoders) - set(FAMILY_ENCODERS[family])
-        if foreign:
-            problems[name] = _misfit(file, encoders, FAMILY_ENCODERS[family or ""], family)
-        elif twice:
-            problems[name] = f"{file} holds {twice[0]}; each file must hold another encoder"
+        twice = next((encoder for encoder in encoders if encoder in seen), None)
+        if taken is not None and not set(taken).issuperset(encoders):
+            problems[name] = _misfit(file, encoders, taken, family)
+        elif twice is not None:
+            also = f"{twice}, as {seen[twice]} does"
+            problems[name] = f"{file} holds {also}; each file must hold another encoder"
         seen.update(dict.fromkeys(encoders, file))
     return infos, problems
 

@@ -71,34 +71,51 @@ class HookKeyframe(msgspec.Struct, frozen=True, kw_only=True):
     strength: float
 
 
+class KeyframesValue(msgspec.Struct, frozen=True, kw_only=True):
+    """HOOK_KEYFRAMES, by their beginnings.
+
+    Args:
+        marker: equal ones have the same. There may be many keyframes, on many hooks of many nodes:
+            they are looked through once.
+    """
+
+    keyframes: tuple[HookKeyframe, ...] = ()
+    marker: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "marker", _marker_of(self.keyframes))
+
+    def __hash__(self) -> int:
+        return hash(self.marker)
+
+
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
     """A LoRA that is on the denoiser only where an entry that it hangs on is evaluated.
 
     Args:
-        keyframes: by their beginnings; none: its whole strength all the time.
+        timing: none: its whole strength all the time.
+        marker: what the entries that it hangs on carry: equal hooks have the same.
     """
 
     file: FileIdentity
     strength_model: float
     strength_clip: float
-    keyframes: tuple[HookKeyframe, ...] = ()
+    timing: KeyframesValue = msgspec.field(default_factory=KeyframesValue)
+    marker: str = ""
 
-    @property
-    def marker(self) -> str:
-        """What the entries that it hangs on carry: equal hooks have the same."""
-        return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()[:MARKER_DIGITS]
+    def __post_init__(self) -> None:
+        strengths = (self.strength_model, self.strength_clip)
+        marker = _marker_of((self.file, *strengths, self.timing.marker))
+        msgspec.structs.force_setattr(self, "marker", marker)
+
+    def __hash__(self) -> int:
+        return hash(self.marker)
 
 
 class HooksValue(msgspec.Struct, frozen=True, kw_only=True):
     """HOOKS; there may be none."""
 
     hooks: tuple[Hook, ...] = ()
-
-
-class KeyframesValue(msgspec.Struct, frozen=True, kw_only=True):
-    """HOOK_KEYFRAMES, by their beginnings."""
-
-    keyframes: tuple[HookKeyframe, ...]
 
 
 class Steering(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,6 +309,10 @@ def patch_files_of(value: Value | EdgeList) -> tuple[FileIdentity, ...]:
             return tuple(file for item in items for file in patch_files_of(item))
         case _:
             return ()
+
+
+def _marker_of(content: object) -> str:
+    return hashlib.sha256(msgspec.msgpack.encode(content)).hexdigest()[:MARKER_DIGITS]
 
 
 def _edges_of_control(control: Control) -> tuple[Edge, ...]:

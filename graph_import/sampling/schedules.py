@@ -129,10 +129,11 @@ def linear_quadratic(sampling: ModelSampling, steps: int) -> list[float]:
 def kl_optimal(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced in arctan sigma. Source: Align Your Steps (arXiv 2404.14507), theorem 3.1.
 
-    One step starts at sigma_max (ComfyUI divides by zero there).
+    One step starts at sigma_max (ComfyUI divides by zero there). In float32, where the tangent of
+    a flow's first angle is 1 again.
     """
     first, last = math.atan(sampling.sigma_max), math.atan(sampling.sigma_min)
-    return [math.tan(angle) for angle in spaced(first, last, steps)] + [0.0]
+    return [float32(math.tan(angle)) for angle in spaced(first, last, steps)] + [0.0]
 
 
 SCHEDULES: Final[Mapping[str, Schedule]] = MappingProxyType(

@@ -20,7 +20,13 @@ from safetensors import SafetensorError, safe_open
 from ...graph_import.handles import ModelKey, Patch
 from ...graph_import.model import Model
 from ..errors import NodeFailed, PatchMatchesNothing
-from ..models.lora_change import Misshapen, changed, changed_bias, is_complete
+from ..models.lora_change import (
+    Misshapen,
+    changed,
+    changed_bias,
+    changed_share,
+    is_complete,
+)
 from ..models.lora_file import LoraFile, LoraModule, Slot, read_lora
 from ..models.patch_target import Patchable, Target
 from ..models.weight_files import problem
@@ -35,10 +41,15 @@ Check = Callable[[], None]
 
 @dataclass(slots=True, frozen=True)
 class _Change:
-    """What the patch with this index does to one parameter: the file's keys by slot."""
+    """What the patch with this index does to one parameter: the file's keys by slot.
+
+    The parameter has the rows of share `share` of `num_shares` equal ones of what the file changes.
+    """
 
     patch: int
     keys: Mapping[Slot, str]
+    share: int
+    num_shares: int
 
 
 @dataclass(slots=True)
@@ -159,16 +170,18 @@ class Patches:
     def _plan_module(
         self, plan: _Plan, index: int, module: LoraModule, names: frozenset[str]
     ) -> None:
-        path = self._target.path_of(module.part, module.path)
+        paths = self._target.paths_of(module.part, module.path)
         weight = dict(module.keys)
         bias = {Slot.DIFF_B: weight.pop(Slot.DIFF_B)} if Slot.DIFF_B in weight else {}
         for leaf, keys in (("weight", weight), ("bias", bias)):
-            name = f"{path}.{leaf}"
-            if name in names and (leaf == "bias" or is_complete(frozenset(keys))):
-                if keys:
-                    plan.changes.setdefault(name, []).append(_Change(index, keys))
-            else:
+            changed = [f"{path}.{leaf}" for path in paths]
+            is_whole = leaf == "bias" or is_complete(frozenset(keys))
+            if not changed or not is_whole or not names.issuperset(changed):
                 plan.tallies[index].ignored.extend(keys.values())
+                continue
+            for share, name in enumerate(changed if keys else ()):
+                change = _Change(index, keys, share, len(changed))
+                plan.changes.setdefault(name, []).append(change)
 
     def _change(
         self, plan: _Plan, parameters: Mapping[str, torch.nn.Parameter], check: Check
@@ -226,9 +239,12 @@ def _apply(
     """`weight` after one change; where that doesn't fit, `weight` itself."""
     patch, tally = plan.patches[change.patch], plan.tallies[change.patch]
     tensors = _read(patch.file.path, change.keys, readers)
-    keys = change.keys.values()
+    keys = change.keys.values() if change.share == 0 else ()  # each counts once
     try:
-        if Slot.DIFF_B in tensors:
+        if change.num_shares > 1:
+            shares = change.share, change.num_shares
+            weight = changed_share(weight, tensors, patch.strength, *shares)
+        elif Slot.DIFF_B in tensors:
             weight = changed_bias(weight, tensors[Slot.DIFF_B], patch.strength)
         else:
             weight = changed(weight, tensors, patch.strength)

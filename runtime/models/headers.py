@@ -16,7 +16,7 @@ from ...graph_import.catalog import CheckpointInfo
 from ...graph_import.handles import FileIdentity, Role
 from ...graph_import.text_encoders import FAMILY_ENCODERS
 from .lora_file import read_lora
-from .text.places import text_places
+from .text.places import other_text_encoder, text_places
 from .weight_files import DTYPE_NAMES, Header, TensorInfo, identify, problem, read_header
 
 DENOISER_PREFIX: Final = "model.diffusion_model."
@@ -28,6 +28,14 @@ UNET_IN_CHANNELS: Final = frozenset({4, 9})  # 9: an inpainting UNet's
 _NO_CONTROLNETS: Final = {
     "difference": "a ControlNet stored as a difference from a denoiser",
     "lora_controlnet": "a Control-LoRA",
+}
+
+# Names that tell denoisers of families that we don't have; the first one found counts.
+_OTHER_DENOISERS: Final = {
+    "double_stream_modulation_img.lin.weight": "Flux.2",
+    "double_blocks.0.img_attn.norm.key_norm.scale": "Flux",
+    "cap_embedder.1.weight": "Z-Image or Lumina",
+    "txt_norm.weight": "Qwen-Image",
 }
 
 Tensors = Mapping[str, TensorInfo]
@@ -265,6 +273,9 @@ def _explain_unknown(tensors: Tensors) -> str:
         return "this is an SDXL checkpoint, which isn't supported yet"
     if first and _proj_in_dims(tensors) == {2}:
         return "this is an SD2 checkpoint, which isn't supported yet"
+    other = _other_denoiser(tensors, DENOISER_PREFIX)
+    if other is not None:
+        return f"this is a checkpoint of {other}, which isn't supported yet"
     if not any(name.startswith(DENOISER_PREFIX) for name in tensors):
         return f"this is not a checkpoint (no tensor starts with {DENOISER_PREFIX!r})"
     return "this is a checkpoint of no known family"
@@ -274,7 +285,22 @@ def _explain_unknown_part(tensors: Tensors) -> str:
     for marker, kind in _NO_CONTROLNETS.items():
         if marker in tensors:
             return f"this is {kind}, which isn't supported yet"
+    for prefix in ("", DENOISER_PREFIX):
+        other = _other_denoiser(tensors, prefix)
+        if other is not None:
+            return f"this is a denoiser of {other}, which isn't supported yet"
+    encoder = other_text_encoder(tensors)
+    if encoder is not None:
+        return f"this is {encoder}, a text encoder that isn't supported yet"
     return "this is a model of no known kind"
+
+
+def _other_denoiser(tensors: Tensors, prefix: str) -> str | None:
+    """The family of a denoiser that we don't have; None: it is none that we know of."""
+    for marker, family in _OTHER_DENOISERS.items():
+        if prefix + marker in tensors:
+            return family
+    return None
 
 
 def _proj_in_dims(tensors: Tensors, prefix: str = DENOISER_PREFIX) -> set[int]:

@@ -61,6 +61,25 @@ def changed_bias(bias: torch.Tensor, diff: torch.Tensor, strength: float) -> tor
     return bias + _fit(diff.to(bias.device, torch.float32), bias) * strength
 
 
+def changed_share(
+    part: torch.Tensor, tensors: Tensors, strength: float, share: int, num_shares: int
+) -> torch.Tensor:
+    """A weight or bias after a change of a larger one, of whose rows it is an equal share.
+
+    Each row changes by itself, so zeros stand for the others. DoRA's norms of columns would need
+    all rows: such a change fits nothing here. Raises: Misshapen.
+    """
+    whole = part.new_zeros(len(part) * num_shares, *part.shape[1:])
+    whole[share * len(part) : (share + 1) * len(part)] = part
+    scale = tensors.get(Slot.DORA_SCALE)
+    _require(scale is None or scale.numel() == len(whole))
+    if Slot.DIFF_B in tensors:
+        whole = changed_bias(whole, tensors[Slot.DIFF_B], strength)
+    else:
+        whole = changed(whole, tensors, strength)
+    return whole.chunk(num_shares)[share].clone()
+
+
 def _has_product(slots: frozenset[Slot]) -> bool:
     def decomposed(number: int) -> bool:
         whole = Slot(f"lokr_w{number}")

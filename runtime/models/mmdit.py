@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from itertools import product
 from typing import Any, Final
 
 import torch
@@ -32,6 +34,10 @@ _QKV: Final = {
 _OUTPUT: Final = {"x": "to_out.0", "context": "to_add_out"}
 _NORM: Final = {"x": ".norm_", "context": ".norm_added_"}
 _SUFFIX: Final = {"x": "", "context": "_context"}
+_PARTS: Final = (  # of a block, as far as they are matrices
+    *("attn.qkv", "attn.proj", "attn2.qkv", "attn2.proj", "mlp.fc1", "mlp.fc2"),
+    "adaLN_modulation.1",
+)
 
 
 def mmdit_config(weights: Weights) -> dict[str, Any]:
@@ -95,6 +101,19 @@ def mmdit_names(name: str) -> tuple[str, ...]:
         return (name,)
     block, side, part = match.groups()
     return tuple(f"transformer_blocks.{block}.{own}.{leaf}" for own in _parts(part, side))
+
+
+def original_modules(num_blocks: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Modules of the original layout, and those of diffusers that have their rows, in equal shares.
+
+    The modulations whose halves diffusers has the other way are left out.
+    """
+    yield from ((original, (own,)) for original, own in _TOP.items())
+    for block, side, part in product(range(num_blocks), _QKV, _PARTS):
+        stem = f"joint_blocks.{block}.{side}_block.{part}"
+        if not _is_swapped(f"{stem}.", num_blocks - 1):
+            names = mmdit_names(f"{stem}.weight")
+            yield stem, tuple(name.removesuffix(".weight") for name in names)
 
 
 def _parts(part: str, side: str) -> tuple[str, ...]:

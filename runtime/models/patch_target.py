@@ -21,6 +21,7 @@ class PatchTarget:
         modules: paths of modules by every spelling (`plain_path`) that files have for them.
         stored: a dtype that changed weights are rounded to, as they were when they were loaded.
         scales: what weights of 8 bits are multiplied by, by the parameter's name.
+        fused: what is one module in files: by its spelling those that share its rows, in order.
     """
 
     part: Part
@@ -28,10 +29,16 @@ class PatchTarget:
     modules: Mapping[str, str]
     stored: torch.dtype | None
     scales: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def path_of(self, part: Part, path: str) -> str | None:
-        """The module that files call `path` of this part; None: it has none of that name."""
-        return self.modules.get(path) if part is self.part else None
+    def paths_of(self, part: Part, path: str) -> tuple[str, ...]:
+        """The module that files call `path` of this part, or those that share its rows equally.
+
+        None where there is none of that name.
+        """
+        if part is not self.part:
+            return ()
+        return (self.modules[path],) if path in self.modules else self.fused.get(path, ())
 
     def widened(self, name: str, held: torch.Tensor) -> torch.Tensor:
         """What a parameter's tensor stands for before it is changed, float32."""
@@ -68,14 +75,14 @@ class JointTarget:
         self._targets = targets
         self._also = also
 
-    def path_of(self, part: Part, path: str) -> str | None:
-        """The module that files call `path` of this part; None: no part has it."""
+    def paths_of(self, part: Part, path: str) -> tuple[str, ...]:
+        """The module that files call `path` of this part, or those that share its rows equally."""
         meant = self._also.get(part, part)
-        for name, target in self._targets.items():
-            found = target.path_of(meant, path)
-            if found is not None:
-                return f"{name}.{found}"
-        return None
+        return tuple(
+            f"{name}.{found}"
+            for name, target in self._targets.items()
+            for found in target.paths_of(meant, path)
+        )
 
     def widened(self, name: str, held: torch.Tensor) -> torch.Tensor:
         """What a parameter's tensor stands for before it is changed, float32."""
@@ -100,8 +107,8 @@ class Target(Protocol):
     def module(self) -> torch.nn.Module:
         """Its parameters are what is changed."""
 
-    def path_of(self, part: Part, path: str) -> str | None:
-        """The module that files call `path` of this part; None: there is none."""
+    def paths_of(self, part: Part, path: str) -> tuple[str, ...]:
+        """The module that files call `path` of this part, or those that share its rows equally."""
 
     def widened(self, name: str, held: torch.Tensor) -> torch.Tensor:
         """What a parameter's tensor stands for before it is changed, float32."""
@@ -128,3 +135,11 @@ def module_spellings(module: torch.nn.Module, aliases: Iterable[tuple[str, str]]
     spellings = {plain_path(path): path for path in paths}
     spellings.update((plain_path(other), path) for other, path in aliases if path in paths)
     return spellings
+
+
+def fused_spellings(
+    module: torch.nn.Module, names: Iterable[tuple[str, tuple[str, ...]]]
+) -> dict[str, tuple[str, ...]]:
+    """What is one module in files by its name there: the paths that share its rows, if all are."""
+    paths = {name.rpartition(".")[0] for name, _ in module.named_parameters()}
+    return {plain_path(other): own for other, own in names if paths.issuperset(own)}

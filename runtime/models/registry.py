@@ -110,7 +110,5 @@ def import_libraries() -> None:
         (diffusers, "SD3ControlNetModel"),
         (diffusers, "AutoencoderKL"),
         (transformers, "CLIPTextModelWithProjection"),
-        (transformers, "T5Config"),
-        (transformers, "Qwen3Model"),
     ):
         getattr(library, name)  # both libraries import lazily, on attribute access

@@ -27,7 +27,7 @@ MAX_MODEL_CALLS: Final = 10_000  # a tolerance of next to nothing asks for ever 
 def sample_adaptive(ctx: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
     """The state after a whole run, call by call: their evaluations have nothing in common.
 
-    Raises: NodeFailed: MAX_MODEL_CALLS were not enough.
+    Raises: NodeFailed: MAX_MODEL_CALLS were not enough, or the steps have no length left.
     """
     model = loaded(ctx)
     return [_sampled(ctx, model, call) for call in calls]
@@ -52,6 +52,8 @@ def _sampled(ctx: OpContext, model: Model, call: OpCall) -> OpResult:
                 run, state=SamplerState(x=end.value), generator=noise.state(), denoised=None
             )
             return _result(ctx, call, run, denoised)
+        except ArithmeticError as problem:
+            raise NodeFailed(str(problem), node_id=call.node_id) from problem
         ctx.check_cancelled()
         run = msgspec.structs.replace(run, state=SamplerState(x=asked.x))
         (guidance,) = guide(model, [row_of(call, run, asked.sigma, course, named)], patches)
@@ -62,7 +64,7 @@ def _sampled(ctx: OpContext, model: Model, call: OpCall) -> OpResult:
             denoised = estimate.denoised
     raise NodeFailed(
         f"{named.name} needs more than {MAX_MODEL_CALLS} evaluations of the model: its tolerances "
-        "are too small",
+        "are too small, or its accept_safety is too large",
         node_id=call.node_id,
     )
 

@@ -6,6 +6,7 @@ they share the model's forward alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -161,6 +162,13 @@ def _resized(turn: Turn, denoised: torch.Tensor) -> torch.Tensor:
         raise NodeFailed(
             f"{turn.sampler.name} changes the size of latents, so they can't have a noise mask "
             "or frames",
+            node_id=turn.call.node_id,
+        )
+    shape = (*denoised.shape[:2], size.height, size.width)
+    if math.prod(shape) * denoised.element_size() > MAX_LATENT_BYTES:
+        raise NodeFailed(
+            f"{turn.sampler.name} makes latents of shape {list(shape)}, which have more than "
+            f"{MAX_LATENT_BYTES} bytes",
             node_id=turn.call.node_id,
         )
     return resample(denoised, size.method, size.width, size.height)

@@ -16,6 +16,7 @@ from ..values import SamplingRun
 from .noise import NoiseStream
 
 DIGITS: Final = 6  # to which the tree rounds its ends
+SHORTEST: Final = 1e-6  # the tree's tolerance: below it splits an interval for ever
 
 
 class BrownianNoise:
@@ -34,14 +35,19 @@ class BrownianNoise:
         self._generator = generator
 
     def __call__(self, like: torch.Tensor, sigma_from: float, sigma_to: float) -> torch.Tensor:
-        """The increment from `sigma_from` to `sigma_to`, at unit variance, as `like`."""
+        """The increment from `sigma_from` to `sigma_to`, at unit variance, as `like`.
+
+        It is 0 where they are so near, within the ends, that the path says nothing.
+        """
         import torchsde
 
         low, high = self._ends
-        start = torch.zeros_like(like, device="cpu")
-        tree = torchsde.BrownianTree(t0=low, w0=start, t1=high, entropy=self._seed)
         later = min(max(sigma_from, sigma_to), high)
         earlier = max(min(sigma_from, sigma_to), low)
+        if later - earlier < SHORTEST:
+            return torch.zeros_like(like)
+        start = torch.zeros_like(like, device="cpu")
+        tree = torchsde.BrownianTree(t0=low, w0=start, t1=high, entropy=self._seed)
         increment = tree(earlier, later)
         sign = 1.0 if sigma_to > sigma_from else -1.0
         scaled: torch.Tensor = increment * (sign / math.sqrt(later - earlier))

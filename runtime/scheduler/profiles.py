@@ -19,10 +19,11 @@ GUESSED_CALL_S: Final = {
     "text_encode": 0.05,
     "text_encode_each": 0.05,
     "denoise": 0.2,
+    "denoise_hooked": 0.2,
     "vae_decode": 0.3,
     "vae_encode": 0.3,
 }
-GUESSED_OTHER_CALL_S: Final = 0.01  # ops without weights
+GUESSED_OTHER_CALL_S: Final = 0.01  # most others have no weights
 MAX_SHAPES: Final = 2000  # with costs of their own
 
 

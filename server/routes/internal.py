@@ -31,7 +31,7 @@ def newest_first(folder: Path) -> list[str]:
     found: list[tuple[int, str]] = []
     with suppress(FileNotFoundError), os.scandir(folder) as entries:  # `temp` may not be there yet
         for entry in islice(entries, MAX_LISTED_FILES):
-            with suppress(FileNotFoundError):  # gone meanwhile
+            with suppress(OSError):  # gone meanwhile, or a link that leads nowhere
                 if not entry.name.startswith(".") and entry.is_file():
                     found.append((entry.stat().st_mtime_ns, entry.name))
     return [name for _, name in sorted(found, reverse=True)]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 import torch
-from nodeloom.runtime.models.tiny import TextSize, text_spec, write_spec
+from nodeloom.runtime.models.tiny import TextSize, text_spec
 from nodeloom.runtime.models.weight_spec import Spec, materialise
-from safetensors.torch import save_file
 
 BUCKETS = 32
 QWEN_HEAD = 128
@@ -86,15 +84,6 @@ def qwen3_spec(*, width: int = 128, num_layers: int = 3, vocabulary: int = 15193
 def scale(spec: Spec, name: str, width: int) -> None:
     """A norm without bias."""
     spec[f"{name}.weight"] = ((width,), 1.0, 0.1)
-
-
-def write_tiny_clip_l(path: Path, size: TextSize, *, seed: int = 0) -> None:
-    write_spec(path, text_spec(size), seed)
-
-
-def write_scaled_t5(path: Path, size: T5Size = TINY_T5, *, seed: int = 0) -> None:
-    """T5 with its matrices in 8 bits and a scale for each."""
-    save_file(dict(scaled(made(t5_spec(size), seed))), path)
 
 
 def made(spec: Spec, seed: int = 0) -> dict[str, torch.Tensor]:

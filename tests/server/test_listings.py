@@ -49,6 +49,7 @@ async def test_files_of_a_folder_are_listed_newest_first(
         file.touch()
         os.utime(file, (1000 - age, 1000 - age))
     (server_settings.output_directory / "folder").mkdir()
+    (server_settings.output_directory / "loop").symlink_to("loop")
     answer = await client.get("/internal/files/output")
     assert await answer.json() == ["new.png", "note.txt", "old.webp"]
     # recorded from ComfyUI 0.8.0: info_endpoints

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
@@ -91,7 +92,8 @@ SAMPLER_NAMES: Final = tuple(item.name for item in _ALL)  # in ComfyUI's order
 def sampler(text: str) -> Sampler:
     """The sampler that a plain name or a text of `sampler_text` stands for.
 
-    Raises: KeyError: there is none of that name; msgspec.MsgspecError: the options don't fit it.
+    Raises: KeyError: there is none of that name; msgspec.MsgspecError: the options don't fit it;
+    ValueError: one is not finite.
     """
     if not text.startswith("{"):
         return _BY_NAME[text]
@@ -110,4 +112,7 @@ def sampler_text(name: str, **options: Scalar) -> str:
 
 
 def _with_options(usual: Sampler, options: Mapping[str, Scalar]) -> Sampler:
+    for name, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name} is {value}")
     return msgspec.convert(msgspec.structs.asdict(usual) | dict(options), type(usual))

@@ -11,6 +11,8 @@ from .ancestral import exploding_split
 from .dpm_fast import solver_stage
 
 NO_ERROR: Final = 1e-8  # added to an error before it is divided by
+MAX_ERROR: Final = 1e8  # what stands for one that is no number: latents have overflowed
+MAX_EXPONENT: Final = 700.0  # of e, in float64
 AT_END: Final = 1e-5  # of t
 ORDER_WITH_NOISE: Final = 1.5  # how fast errors shrink with steps that end in fresh noise
 
@@ -41,7 +43,10 @@ class DpmAdaptive(Sampler, frozen=True, kw_only=True):
     is_adaptive: ClassVar[bool] = True
 
     def run(self, x: Array, course: Course, noise: Noise) -> Generator[ModelCall, Estimate, Array]:
-        """From the first sigma to the last one above 0."""
+        """From the first sigma to the last one above 0.
+
+        Raises: ArithmeticError: the steps have come to have no length.
+        """
         positive = [sigma for sigma in course.sigmas if sigma > 0.0]
         if len(positive) < 2:
             return x
@@ -50,11 +55,16 @@ class DpmAdaptive(Sampler, frozen=True, kw_only=True):
         accepted: tuple[float, ...] = ()  # the last two steps' inverse errors, the newest first
         while now < end - AT_END:
             target = min(end, now + width)
+            if not target > now:
+                raise ArithmeticError(
+                    f"{self.name} has come to steps of no length at sigma {math.exp(-now):g}: "
+                    "h_init, rtol and atol are too small, or the estimates aren't finite"
+                )
             goal, up = target, 0.0
             if self.eta > 0.0:
                 down, _ = exploding_split(math.exp(-now), math.exp(-target), self.eta)
-                goal = min(end, -math.log(down))
-                up = math.sqrt(math.exp(-2.0 * target) - math.exp(-2.0 * goal))
+                goal = min(end, -math.log(down)) if down > 0.0 else end
+                up = math.sqrt(max(math.exp(-2.0 * target) - math.exp(-2.0 * goal), 0.0))
             low, high = yield from self._attempt(x, now, goal)
             inverse = 1.0 / (self._error(low, high, before) + NO_ERROR)
             inverses = (inverse, *(accepted or (inverse, inverse)))
@@ -92,12 +102,13 @@ class DpmAdaptive(Sampler, frozen=True, kw_only=True):
         return low - (eps - first) * (stages[-1] * math.expm1(h) * 1.5)
 
     def _error(self, low: Array, high: Array, before: Array) -> float:
-        """The root mean square of the difference, relative to what is tolerated."""
+        """The root mean square of the difference, relative to what is tolerated: to MAX_ERROR."""
         size = abs(low)
         size = size + (abs(before) - size).clip(min=0.0)
         allowed = (size * self.rtol).clip(min=self.atol)
         relative = (low - high) / allowed
-        return math.sqrt(float((relative * relative).mean()))
+        error = math.sqrt(float((relative * relative).mean()))
+        return error if error < MAX_ERROR else MAX_ERROR
 
     def _factor(self, inverse_errors: tuple[float, ...]) -> float:
         """What the width is multiplied by, from the inverse errors of three steps, newest first.
@@ -107,7 +118,6 @@ class DpmAdaptive(Sampler, frozen=True, kw_only=True):
         p, i, d = self.pcoeff, self.icoeff, self.dcoeff
         powers = (p + i + d, -(p + 2.0 * d), d)
         order = ORDER_WITH_NOISE if self.eta > 0.0 else self.order
-        product = 1.0
-        for error, power in zip(inverse_errors, powers, strict=True):
-            product *= error ** (power / order)
-        return 1.0 + math.atan(product - 1.0)
+        terms = zip(inverse_errors, powers, strict=True)
+        exponent = sum(math.log(inverse) * power / order for inverse, power in terms)
+        return 1.0 + math.atan(math.exp(min(exponent, MAX_EXPONENT)) - 1.0)

@@ -120,6 +120,8 @@ def _extra_channels(call: UnetCall, count: int) -> torch.Tensor:
 def _check_shapes(
     x: torch.Tensor, context: torch.Tensor, in_channels: int, context_width: int
 ) -> None:
+    if x.ndim != 4:
+        raise NodeFailed(f"this model takes pictures, but the latents are {list(x.shape)}")
     if context.shape[-1] != context_width:
         raise NodeFailed(
             f"the conditioning is {context.shape[-1]} wide, but this model takes "

@@ -25,8 +25,8 @@ from ..checkpoint import (
 )
 from ..headers import DENOISER_PREFIX
 from ..lora_file import Part
-from ..mmdit import mmdit_config, rename_mmdit
-from ..patch_target import PatchTarget, module_spellings
+from ..mmdit import mmdit_config, original_modules, rename_mmdit
+from ..patch_target import PatchTarget, fused_spellings, module_spellings
 from .late_residuals import ResidualFetch, late_residuals
 from .transformer_calls import TransformerCall, groups_of, tensor_of, transformer_inputs
 
@@ -80,15 +80,18 @@ class Denoiser(Model):
         return self._num_bytes
 
     def patch_target(self) -> PatchTarget:
-        """The transformer's weights, under diffusers' names."""
+        """The transformer's weights, under diffusers' names and the original ones."""
         paths = [name.rpartition(".")[0] for name, _ in self._module.named_parameters()]
         # diffusers' attention processors call their last matrix `to_out`, without its number.
         outputs = [(path.removesuffix(".0"), path) for path in paths if path.endswith("to_out.0")]
+        names = list(original_modules(len(self._module.transformer_blocks)))
+        single = [(original, own[0]) for original, own in names if len(own) == 1]
         return PatchTarget(
             part=Part.DENOISER,
             module=self._module,
-            modules=module_spellings(self._module, outputs),
+            modules=module_spellings(self._module, [*outputs, *single]),
             stored=None,
+            fused=fused_spellings(self._module, [one for one in names if len(one[1]) > 1]),
         )
 
     def execute(self, **inputs: object) -> Mapping[str, object]:

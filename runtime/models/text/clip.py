@@ -194,4 +194,7 @@ def _renamed(weights: Weights) -> dict[str, torch.Tensor]:
     if not any(name.startswith(TEXT_LEVEL) for name in tensors):
         return {TEXT_LEVEL + name: tensor for name, tensor in tensors.items()}
     kept = (TEXT_LEVEL, f"{PROJECTION}.")
-    return {name: tensor for name, tensor in tensors.items() if name.startswith(kept)}
+    renamed = {name: tensor for name, tensor in tensors.items() if name.startswith(kept)}
+    if PROJECTION in tensors:  # as open_clip has it
+        renamed[f"{PROJECTION}.weight"] = tensors[PROJECTION].t()
+    return renamed

@@ -7,12 +7,14 @@ from typing import Final
 
 import torch
 
+from ...errors import NodeFailed
 from ...sampling.emphasis import has_weights, weigh
 from ..embedding_files import Inversions
 from .pieces import Chunk
 from .transformer import Transformer
 
 CHUNKS_PER_FORWARD: Final = 16  # bounds the memory that a long text takes
+MAX_LENGTH: Final = 4608  # of a chunk with its padding: T5-XXL's attention to it takes 5 GB
 
 Ids = tuple[int, ...]
 Encoded = tuple[torch.Tensor, torch.Tensor | None]  # cond [1, tokens, width], pooled [1, width]
@@ -29,7 +31,14 @@ def encode_texts(
 
     Each chunk is encoded on its own, and its tokens are weighed against the empty text's of the
     same length; the pooled vector is the first chunk's, without weights.
+    Raises: NodeFailed: a chunk is longer than MAX_LENGTH.
     """
+    longest = max((len(chunk.ids) for chunks in texts for chunk in chunks), default=0)
+    if longest > MAX_LENGTH:
+        raise NodeFailed(
+            f"the text has {longest} tokens with its padding; {MAX_LENGTH} are possible",
+            limit=MAX_LENGTH,
+        )
     wanted = dict.fromkeys(chunk.ids for chunks in texts for chunk in chunks)
     for chunks in texts:
         if has_weights(_weights(chunks)):

@@ -114,3 +114,14 @@ def _clip_alone(tensors: Tensors) -> Place | None:
         tokens = [name for name in _TOKENS[encoder] if name in tensors]
         return Place(encoder, "", tokens[0]) if tokens else None
     return None
+
+
+def other_text_encoder(tensors: Tensors) -> str | None:
+    """What a file of an encoder is that we don't have; None: it is none that we know of."""
+    if any(layer.format(_CLIP_H_LAST_LAYER) in tensors for layer in _CLIP_LAYERS):
+        return "CLIP-H"
+    if "encoder.block.0.layer.0.SelfAttention.q.weight" in tensors:
+        return "a T5 without gates or with several languages"
+    if QWEN_LEVEL + "layers.0.self_attn.k_proj.weight" in tensors:
+        return "a language model of no known kind"
+    return None

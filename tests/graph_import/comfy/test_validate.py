@@ -51,10 +51,10 @@ def test_all_problems_are_reported_not_the_first(check: Check) -> None:
     }
 
 
-def test_an_unimplemented_sampler_is_not_in_the_list(check: Check) -> None:
-    (problem,) = problems(check, text_to_image(sampler_name="uni_pc"))
+def test_a_sampler_that_nobody_knows_is_not_in_the_list(check: Check) -> None:
+    (problem,) = problems(check, text_to_image(sampler_name="uni_pcx"))
     assert problem.type == "value_not_in_list"
-    assert problem.details.startswith("sampler_name: 'uni_pc' not in (list of length")
+    assert problem.details.startswith("sampler_name: 'uni_pcx' not in (list of length")
 
 
 def test_a_literal_where_only_a_link_fits_is_refused_by_name(check: Check) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from nodeloom.graph_import.comfy.importer import import_prompt
 from nodeloom.graph_import.comfy.validate import validate
@@ -19,11 +20,12 @@ from nodeloom.graph_import.dsl import (
     run_source,
     workflows_in,
 )
+from nodeloom.graph_import.handles import Role
 from nodeloom.graph_import.ir import Graph
 from nodeloom.graph_import.nodes.registry import Registry
 from nodeloom.graph_import.passes.verify import verify
 
-from ..known_files import KnownFiles, every_file, identity
+from ..known_files import KnownFiles, every_file, identity, sd15
 
 FILE = "flow.py"
 IMPORTS = "from nodeloom.graph_import.dsl import *\n"  # line 1 of every text here
@@ -37,6 +39,9 @@ generator = LatentsGenerator(denoiser)
 def files() -> KnownFiles:
     known = every_file()
     known.files["user_models", FILE] = identity(FILE)
+    for encoder in ("clip_l", "clip_g", "t5xxl"):
+        info = sd15(encoder, frozenset({Role.TEXT_ENCODER}))
+        known.parts["text_encoders", encoder] = msgspec.structs.replace(info, encoders=(encoder,))
     return known
 
 

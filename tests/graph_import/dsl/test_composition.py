@@ -184,6 +184,20 @@ def test_a_workflow_inside_a_workflow_is_refused() -> None:
     refused(text, Fault.NO_SCOPE, 3)
 
 
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ("file=['a', 'b']", Fault.MISSING_INPUT),
+        ("file=['a', 'b', 'c'], type='flux'", Fault.WRONG_VALUE),
+        ("file=['a', 'b', 'c', 'd'], type='sd3'", Fault.WRONG_VALUE),
+        ("file=[]", Fault.MISSING_INPUT),
+        ("'dream.safetensors', file=['a']", Fault.MISSING_INPUT),
+    ],
+)
+def test_files_that_make_no_text_encoder_are_refused(given: str, fault: Fault) -> None:
+    refused(f"TextEncoder({given})", fault, 2)
+
+
 def test_a_call_outside_of_workflows_is_refused() -> None:
     refused("TextEncoder('dream.safetensors')('a cat')", Fault.NO_SCOPE, 2)
 

@@ -152,6 +152,28 @@ def test_parts_in_files_of_their_own_and_an_earlier_layer() -> None:
     assert_equal(sampled(models=models), prompt)
 
 
+@pytest.mark.parametrize(
+    ("given", "loader"),
+    [
+        ("'t5xxl', type='sd3'", node("CLIPLoader", clip_name="t5xxl", type="sd3")),
+        (
+            "['clip_l', 't5xxl'], type='flux'",
+            node("DualCLIPLoader", clip_name1="t5xxl", clip_name2="clip_l", type="flux"),
+        ),
+        (
+            "('clip_g', 'clip_l', 't5xxl')",
+            node("TripleCLIPLoader", clip_name1="clip_l", clip_name2="clip_g", clip_name3="t5xxl"),
+        ),
+    ],
+)
+def test_a_text_encoder_of_one_to_three_files(given: str, loader: dict[str, Any]) -> None:
+    prompt = text_to_image() | {"11": loader}
+    for encoder in ("6", "7"):
+        prompt[encoder]["inputs"]["clip"] = ["11", 0]
+    models = MODELS.replace(f'TextEncoder("{CHECKPOINT}")', f"TextEncoder(file={given})")
+    assert_equal(sampled(models=models), prompt)
+
+
 def test_any_node_class_is_callable() -> None:
     prompt = text_to_image()
     text = f"""

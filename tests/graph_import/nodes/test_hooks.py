@@ -9,13 +9,14 @@ from nodeloom.graph_import.comfy.importer import grow, import_prompt
 from nodeloom.graph_import.comfy.validate import Validated
 from nodeloom.graph_import.errors import ImportRejected
 from nodeloom.graph_import.handles import Patch
-from nodeloom.graph_import.ir import Graph, Node, NodeId
+from nodeloom.graph_import.ir import Graph, NodeId
 from nodeloom.graph_import.nodes.registry import Registry
 from nodeloom.graph_import.passes.options import AsyncLora, PassOptions
 from nodeloom.graph_import.passes.verify import verify
 
 from ..known_files import PICTURE, KnownFiles, identity
 from ..prompts import Prompt, node, text_to_image
+from .hook_prompts import evaluations, hook, hooked, patches, problems, properties
 
 Import = Callable[[Prompt], Graph]
 
@@ -25,46 +26,6 @@ A, B = identity("a.safetensors"), identity("b.safetensors")
 @pytest.fixture
 def files() -> KnownFiles:
     return KnownFiles(files={("loras", "a"): A, ("loras", "b"): B})
-
-
-def hook(name: str, strength: object = 0.5, **more: object) -> Prompt:
-    return node("CreateHookLoraModelOnly", lora_name=name, strength_model=strength, **more)
-
-
-def properties(text: str, hooks: list[object]) -> Prompt:
-    return node(
-        "ConditioningSetProperties",
-        cond_NEW=[text, 0],
-        strength=1.0,
-        set_cond_area="default",
-        hooks=hooks,
-    )
-
-
-def hooked(*keyframes: tuple[float, float], steps: object = 4) -> Prompt:
-    """Text to image, LoRA a on the positive text; keyframes are (start, strength)."""
-    prompt = text_to_image(steps=steps, positive=["30", 0])
-    prompt["20"] = hook("a")
-    prompt["30"] = properties("6", ["20", 0])
-    for index, (start, strength) in enumerate(keyframes):
-        frame = node("CreateHookKeyframe", strength_mult=strength, start_percent=start)
-        if index:
-            frame["inputs"]["prev_hook_kf"] = [f"4{index - 1}", 0]
-        prompt[f"4{index}"] = frame
-    if keyframes:
-        last = f"4{len(keyframes) - 1}"
-        prompt["21"] = node("SetHookKeyframes", hooks=["20", 0], hook_kf=[last, 0])
-        prompt["30"]["inputs"]["hooks"] = ["21", 0]
-    return prompt
-
-
-def evaluations(graph: Graph, op: str = "denoise_hooked") -> list[Node]:
-    return [n for n in graph.nodes if n.op == op]
-
-
-def patches(node: Node) -> tuple[Patch, ...]:
-    assert node.model is not None
-    return node.model.patches
 
 
 def strengths(graph: Graph) -> dict[str, float]:
@@ -218,10 +179,6 @@ def test_a_run_under_hooks_waits_for_its_loras(
     assert [len(patches(n)) for n in evaluations(graph, "denoise")] == [1] * 6
 
 
-def problems(rejected: ImportRejected) -> list[tuple[str, str, object]]:
-    return [(p.node_id, p.details, p.extra_info.get("input_name")) for p in rejected.problems]
-
-
 def test_a_file_that_is_not_there_is_refused(check: Callable[[Prompt], Validated]) -> None:
     prompt = hooked()
     prompt["20"]["inputs"]["lora_name"] = "c"
@@ -297,19 +254,6 @@ def test_a_schedule_of_a_text_encoder_is_refused(imported: Import) -> None:
     assert "texts are encoded once" in details
 
 
-def test_too_many_hooks_are_refused(imported: Import, files: KnownFiles) -> None:
-    prompt = hooked()
-    for index in range(65):
-        before = {"prev_hooks": [f"h{index - 1}", 0]} if index else {}
-        prompt[f"h{index}"] = hook("a", 0.01 * (index + 1), **before)
-    prompt["30"]["inputs"]["hooks"] = ["h64", 0]
-    with pytest.raises(ImportRejected) as refused:
-        imported(prompt)
-    ((node_id, details, name),) = problems(refused.value)
-    assert (node_id, name) == ("h64", "prev_hooks")
-    assert "65 hooks are too many" in details
-
-
 def test_estimates_are_numbered_without_gaps(imported: Import) -> None:
     """However many sets of hooks count for nothing: the op looks no further than it must."""
     prompt = hooked(steps=2)
@@ -330,41 +274,3 @@ def test_estimates_are_numbered_without_gaps(imported: Import) -> None:
     assert len(evaluations(graph)) == 2
     for step in evaluations(graph, "denoise"):
         assert [name for name, _ in step.inputs if name.startswith("estimates_")] == ["estimates_0"]
-
-
-def doubling(num_times: int) -> Prompt:
-    """A text combined with itself under one more hook, again and again."""
-    prompt, last = hooked(steps=1), "6"
-    for index in range(num_times):
-        prompt[f"h{index}"] = hook("a", 0.1 * (index + 1))
-        prompt[f"p{index}"] = properties(last, [f"h{index}", 0])
-        prompt[f"c{index}"] = node(
-            "ConditioningCombine", conditioning_1=[last, 0], conditioning_2=[f"p{index}", 0]
-        )
-        last = f"c{index}"
-    prompt["3"]["inputs"]["positive"] = [last, 0]
-    return prompt
-
-
-def test_too_many_sets_of_hooks_are_refused(imported: Import) -> None:
-    """Each of the nodes makes twice as many: 40 would be a million million."""
-    assert len(evaluations(imported(doubling(6)))) == 63
-    with pytest.raises(ImportRejected) as refused:
-        imported(doubling(40))
-    ((node_id, details, name),) = problems(refused.value)
-    assert (node_id, name) == ("c6", "conditioning_1")
-    assert "128 different sets" in details
-
-
-def test_too_many_hooks_on_an_entry_are_refused(imported: Import) -> None:
-    prompt, last = hooked(steps=1), "6"
-    for index in range(65):
-        prompt[f"h{index}"] = hook("a", 0.01 * (index + 1))
-        prompt[f"p{index}"] = properties(last, [f"h{index}", 0])
-        last = f"p{index}"
-    prompt["3"]["inputs"]["positive"] = [last, 0]
-    with pytest.raises(ImportRejected) as refused:
-        imported(prompt)
-    ((node_id, details, name),) = problems(refused.value)
-    assert (node_id, name) == ("p64", "cond_NEW")
-    assert "up to 65 hooks" in details

@@ -226,3 +226,23 @@ def test_a_strength_out_of_range_is_refused(imported: Import, strength: float, k
     with pytest.raises(ImportRejected) as caught:
         imported(patched(("a", strength, 1.0)))
     assert kind in caught.value.problems[0].type
+
+
+def test_too_many_loras_on_a_model_are_refused(imported: Import) -> None:
+    """Every node that uses the model reads all of them."""
+    prompt, last = text_to_image(steps=1), "4"
+    for index in range(65):
+        prompt[f"l{index}"] = node(
+            "LoraLoaderModelOnly", model=[last, 0], lora_name="a", strength_model=index + 1.0
+        )
+        last = f"l{index}"
+    prompt["3"]["inputs"]["model"] = ["l63", 0]
+    evaluation = next(n for n in imported(prompt).nodes if n.op == "denoise")
+    assert evaluation.model is not None
+    assert len(evaluation.model.patches) == 64
+    prompt["3"]["inputs"]["model"] = ["l64", 0]
+    with pytest.raises(ImportRejected) as refused:
+        imported(prompt)
+    (problem,) = refused.value.problems
+    assert (problem.node_id, problem.extra_info["input_name"]) == ("l64", "model")
+    assert "65 LoRAs on a model are too many" in problem.details

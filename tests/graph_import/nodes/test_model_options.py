@@ -80,3 +80,16 @@ def test_samplers_of_nodes_alone_have_no_name_in_the_list() -> None:
     for name in ("lcm_upscale", "euler_past_guidance"):
         assert sampler(name).name == name
         assert name not in SAMPLER_NAMES
+
+
+def test_too_many_changes_of_guidance_are_refused(imported: Import) -> None:
+    """Every node that uses the model carries all of them."""
+    prompt = text_to_image(model=["m64", 0], steps=1)
+    for index in range(65):
+        model = [f"m{index - 1}", 0] if index else ["4", 0]
+        prompt[f"m{index}"] = node("RescaleCFG", model=model, multiplier=0.7)
+    with pytest.raises(ImportRejected) as caught:
+        imported(prompt)
+    (problem,) = caught.value.problems
+    assert problem.node_id == "m64"
+    assert "65 changes of its guidance are too many" in problem.details

@@ -125,6 +125,7 @@ def test_calls_of_any_shape_give_what_they_give_alone(denoiser: Model) -> None:
         (noise(1, 4, 8, 8), noise(1, 77, 768), "another family"),
         (noise(3, 4, 8, 8), noise(2, 77, 64), "for 2 pictures, the latents for 3"),
         (noise(1, 16, 8, 8), noise(1, 77, 64), "16 channels, this model takes 4"),
+        (noise(1, 4, 2, 8, 8), noise(1, 77, 64), "takes pictures, but the latents are"),
     ],
 )
 def test_inputs_that_do_not_fit_fail_the_node(

@@ -12,7 +12,7 @@ from kit.checkpoints import SD15_ROLES, load_model
 from nodeloom.graph_import.errors import ModelFileProblem
 from nodeloom.graph_import.handles import Patch, Role
 from nodeloom.graph_import.model import Model
-from nodeloom.runtime.errors import NodeFailed
+from nodeloom.runtime.errors import NodeFailed, PatchMatchesNothing
 from nodeloom.runtime.executor.patches import Patches
 from nodeloom.runtime.models.headers import (
     DENOISER_PREFIX,
@@ -195,3 +195,61 @@ def test_a_lora_under_diffusers_names_goes_on_and_off_again(
     patches.take_off()
     assert not torch.equal(changed, before)
     assert torch.equal(denoised(model, one), before)
+
+
+@pytest.mark.parametrize("prefix", ["lora_unet_", "diffusion_model."])
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+def test_a_lora_under_the_original_names_changes_what_it_would_change_in_the_file(
+    checkpoint: Path, tmp_path: Path, prefix: str, kind: str
+) -> None:
+    """Their matrices of queries, keys and values are one; here the rows are three modules'."""
+    tensors, lora = load_file(checkpoint), {}
+    for number, stem in enumerate(
+        (
+            "joint_blocks.0.x_block.attn.qkv",
+            "joint_blocks.1.context_block.attn.qkv",
+            "joint_blocks.0.context_block.mlp.fc1",
+            "joint_blocks.0.x_block.adaLN_modulation.1",
+            "context_embedder",
+        )
+    ):
+        name = f"{DENOISER_PREFIX}{stem}.weight"
+        weight, random = tensors[name].astype(np.float32), np.random.default_rng(number)
+        up = random.normal(size=(len(weight), 2)).astype(np.float32)
+        down = random.normal(size=(2, weight.shape[1])).astype(np.float32) * 0.1
+        own = f"{prefix}{stem.replace('.', '_') if prefix.endswith('_') else stem}"
+        lora |= {f"{own}.lora_up.weight": up, f"{own}.lora_down.weight": down}
+        changed = weight + up @ down
+        if kind == "dora":
+            scale = random.uniform(0.5, 1.5, size=(len(weight), 1)).astype(np.float32)
+            lora[f"{own}.dora_scale"] = scale
+            changed = changed * scale / np.linalg.norm(weight, axis=1, keepdims=True)
+        tensors[name] = weight + 0.5 * (changed - weight)
+    save_file(lora, tmp_path / "lora.safetensors")
+    save_file(tensors, tmp_path / "changed.safetensors")
+    model, one = load_model(checkpoint, Role.DENOISER), call()
+    patches = Patches(model.ref.key, model)
+    patch = Patch(file=identify(tmp_path / "lora.safetensors"), strength=0.5)
+    patches.put_on((patch,), lambda _: None, lambda: None)
+    (report,) = patches.coverage
+    assert (report.num_applied, report.num_ignored, report.num_misshapen) == (len(lora), 0, 0)
+    expected = denoised(load_model(tmp_path / "changed.safetensors", Role.DENOISER), one)
+    assert torch.allclose(denoised(model, one), expected, atol=1e-4)
+    assert not torch.allclose(
+        denoised(load_model(checkpoint, Role.DENOISER), one), expected, atol=1e-2
+    )
+
+
+def test_norms_of_columns_do_not_fit_a_third_of_a_matrix(checkpoint: Path, tmp_path: Path) -> None:
+    path, stem = tmp_path / "lora.safetensors", "diffusion_model.joint_blocks.0.x_block.attn.qkv"
+    width = SIZE.mmdit.width
+    rows, scale = np.ones((3 * width, 1), np.float32), np.ones((1, width), np.float32)
+    save_file({f"{stem}.lora_up.weight": rows, f"{stem}.lora_down.weight": scale}, path)
+    model = load_model(checkpoint, Role.DENOISER)
+    patch = Patch(file=identify(path), strength=1.0)
+    Patches(model.ref.key, model).put_on((patch,), lambda _: None, lambda: None)
+    given = load_file(path) | {f"{stem}.dora_scale": scale}
+    save_file(given, path)
+    patch = Patch(file=identify(path), strength=1.0)
+    with pytest.raises(PatchMatchesNothing, match="have another shape"):
+        Patches(model.ref.key, model).put_on((patch,), lambda _: None, lambda: None)

@@ -94,3 +94,41 @@ def test_a_webp_of_impossible_size_is_not_begun(folders: Folders) -> None:
     args = {**KINDS["save_animated_webp"][0], "images": torch.zeros(1, 1, 20_000, 3)}
     with pytest.raises(NodeFailed, match="at most 16383 pixels"):
         run_op("save_animated_webp", args, folders=folders)
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "value"),
+    [
+        ("save_animated_webp", "fps", 0.0),
+        ("save_animated_webp", "fps", 1e-300),
+        ("save_animated_png", "fps", -1.0),
+        ("save_animated_png", "fps", float("nan")),
+        ("save_animated_webp", "quality", 101),
+        ("save_animated_png", "compress_level", -1),
+    ],
+)
+def test_numbers_that_came_over_an_edge_are_looked_at(
+    op: str, name: str, value: float, folders: Folders
+) -> None:
+    args = {**KINDS[op][0], "images": frames_of(), name: value}
+    with pytest.raises(NodeFailed, match=f"input {name} is {value}, not from"):
+        run_op(op, args, folders=folders)
+
+
+def test_a_webp_tells_of_as_many_texts_as_it_can(folders: Folders) -> None:
+    args = {**KINDS["save_animated_webp"][0], "images": frames_of()}
+    extra = {f"key{index}": index for index in range(5)}
+    hidden = {**HIDDEN, "extra_pnginfo": json.dumps(extra)}
+    run_op("save_animated_webp", args, folders=folders, hidden=hidden)
+    with Image.open(folders.output / "a" / "x_00001_.webp") as picture:
+        told = list(picture.getexif().values())
+    assert sorted(told)[:5] == [f"key{index}:{index}" for index in range(5)]
+    hidden = {**HIDDEN, "extra_pnginfo": json.dumps({**extra, "key5": 5})}
+    with pytest.raises(NodeFailed, match=r"6 texts at most, and .* are 7"):
+        run_op("save_animated_webp", args, folders=folders, hidden=hidden, node="2")
+
+
+def test_a_webp_of_impossible_length_is_not_begun(folders: Folders) -> None:
+    args = {**KINDS["save_animated_webp"][0], "images": torch.zeros(21_475, 1, 1, 3), "fps": 0.01}
+    with pytest.raises(NodeFailed, match="lasts 2147483647 ms at most"):
+        run_op("save_animated_webp", args, folders=folders)

@@ -62,6 +62,13 @@ def test_an_area_beside_the_picture_is_not_called_for() -> None:
     assert [(c.side, c.area) for c in calls] == [(1, None), (0, None)]
 
 
+def test_an_area_that_begins_before_the_picture_is_what_of_it_is_on_the_picture() -> None:
+    """A start that came over an edge may be any number."""
+    outside, across = ("latent", 4, 4, -9, 0), ("latent", 4, 4, -1, -2)
+    calls = plan([entry(), entry(area=outside), entry(area=across)], [], 1.0)
+    assert [(c.side, c.area) for c in calls] == [(0, None), (0, Area((3, 2), (0, 0)))]
+
+
 @pytest.mark.parametrize("percent", [0.1, 0.25, 0.5, 0.7])
 def test_both_ends_of_a_range_count(percent: float) -> None:
     """A schedule's own sigma at the boundary may differ from it in the last digits."""

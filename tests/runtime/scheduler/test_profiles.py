@@ -30,6 +30,12 @@ def test_calls_are_profiled_by_op_and_model() -> None:
     assert profiles.call("denoise", key) is not profiles.call("vae_decode", key)
 
 
+def test_an_evaluation_under_hooks_is_guessed_as_one_without() -> None:
+    profiles, key = Profiles(), model("m").key
+    guesses = [profiles.call(op, key).seconds_s for op in ("denoise", "denoise_hooked")]
+    assert guesses[0] == guesses[1] > profiles.call("set_noise_mask", None).seconds_s
+
+
 def test_a_report_teaches_what_a_call_takes_without_the_loading(plant: Plant) -> None:
     plant.arrive("a", chain(1, model("m")))
     plant.arrive("b", chain(1, model("m")))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from kit.tiny_text import T5Size, clip_g_spec, made, qwen3_spec, scaled, t5_spec
 from nodeloom.graph_import.errors import ModelFileProblem
 from nodeloom.graph_import.handles import Role
-from nodeloom.runtime.models.headers import inspect_part
+from nodeloom.runtime.models.headers import inspect_checkpoint, inspect_part
 from nodeloom.runtime.models.text.places import text_places
 from nodeloom.runtime.models.tiny import TextSize, text_spec
 from nodeloom.runtime.models.weight_files import read_header
@@ -34,7 +35,7 @@ JOINT = "text_encoders."
 SECOND_TABLE = "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"
 
 
-def written(path: Path, *parts: tuple[str, Mapping[str, object]]) -> Path:
+def written(path: Path, *parts: tuple[str, Mapping[str, Any]]) -> Path:
     """A file with the tensors of each part behind its prefix."""
     tensors: dict[str, torch.Tensor] = {}
     for prefix, part in parts:
@@ -44,8 +45,8 @@ def written(path: Path, *parts: tuple[str, Mapping[str, object]]) -> Path:
     return path
 
 
-def _zeros(shapes: Mapping[str, object]) -> dict[str, torch.Tensor]:
-    return {name: torch.zeros(shape, dtype=torch.float16) for name, shape in shapes.items()}  # type: ignore[call-overload]  # shapes
+def _zeros(shapes: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: torch.zeros(shape, dtype=torch.float16) for name, shape in shapes.items()}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def _zeros(shapes: Mapping[str, object]) -> dict[str, torch.Tensor]:
     ids=["clip_l", "clip_g", "open_clip", "t5", "qwen3"],
 )
 def test_a_file_of_one_encoder_is_known_by_its_layers_and_names(
-    part: Mapping[str, object], encoder: str, tmp_path: Path
+    part: Mapping[str, Any], encoder: str, tmp_path: Path
 ) -> None:
     info = inspect_part(written(tmp_path / "one.safetensors", ("", part)))
     assert (info.roles, info.encoders, info.dtype) == ({Role.TEXT_ENCODER}, (encoder,), "float16")
@@ -101,23 +102,31 @@ def test_a_scaled_file_is_known_too(tmp_path: Path) -> None:
     ids=["sd3", "sdxl", "refiner", "sd15"],
 )
 def test_the_encoders_of_a_checkpoint_are_found(
-    parts: list[tuple[str, Mapping[str, object]]], found: list[tuple[str, str]], tmp_path: Path
+    parts: list[tuple[str, Mapping[str, Any]]], found: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     tensors = read_header(written(tmp_path / "checkpoint.safetensors", *parts)).tensors
     assert [(place.encoder, place.prefix) for place in text_places(tensors)] == found
 
 
 @pytest.mark.parametrize(
-    "part",
+    ("part", "reason"),
     [
-        CLIP_H,
-        {name: (4, 4) for name in T5 if "wi_1" not in name},
-        {**dict.fromkeys(T5, (4, 4)), SECOND_TABLE: (4, 4)},
+        (CLIP_H, "this is CLIP-H, a text encoder that isn't supported yet"),
+        ({name: (4, 4) for name in T5 if "wi_1" not in name}, "this is a T5 without gates"),
+        ({**dict.fromkeys(T5, (4, 4)), SECOND_TABLE: (4, 4)}, "or with several languages, a text"),
+        ({name: (4, 4) for name in QWEN if "norm" not in name}, "a language model of no known"),
+        ({"double_blocks.0.img_attn.norm.key_norm.scale": (4,)}, "this is a denoiser of Flux, wh"),
+        ({"model.diffusion_model.txt_norm.weight": (4,)}, "this is a denoiser of Qwen-Image, wh"),
+        ({"something": (4,)}, "this is a model of no known kind"),
     ],
-    ids=["clip_h", "first_t5", "multilingual_t5"],
 )
-def test_other_encoders_are_no_model_that_is_known(
-    part: Mapping[str, object], tmp_path: Path
-) -> None:
-    with pytest.raises(ModelFileProblem, match="no known kind"):
+def test_what_we_have_not_is_named(part: Mapping[str, Any], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelFileProblem, match=reason):
         inspect_part(written(tmp_path / "other.safetensors", ("", part)))
+
+
+def test_a_checkpoint_of_another_family_is_named(tmp_path: Path) -> None:
+    part = {"cap_embedder.1.weight": (4, 4)}
+    path = written(tmp_path / "checkpoint.safetensors", ("model.diffusion_model.", part))
+    with pytest.raises(ModelFileProblem, match="this is a checkpoint of Z-Image or Lumina, which"):
+        inspect_checkpoint(path)
