@@ -94,7 +94,6 @@ def add_hooked(
         sigma = evaluation.sigma
         patches = patches_of((hook, _strength(hook, sigma, sampling)) for hook in one.hooks)
         if patches:
-            # Numbered without gaps: the op looks no further than it has arguments.
             (given[f"estimates_{len(given)}"],) = node.add(
                 "denoise_hooked",
                 {**args, **one.markers},

@@ -129,11 +129,12 @@ def linear_quadratic(sampling: ModelSampling, steps: int) -> list[float]:
 def kl_optimal(sampling: ModelSampling, steps: int) -> list[float]:
     """Evenly spaced in arctan sigma. Source: Align Your Steps (arXiv 2404.14507), theorem 3.1.
 
-    One step starts at sigma_max (ComfyUI divides by zero there). In float32, where the tangent of
-    a flow's first angle is 1 again.
+    One step starts at sigma_max (ComfyUI divides by zero there). Angles are float32 numbers, as
+    there: near 90 degrees their tangents differ, and that of a flow's first one is 1 again.
     """
-    first, last = math.atan(sampling.sigma_max), math.atan(sampling.sigma_min)
-    return [float32(math.tan(angle)) for angle in spaced(first, last, steps)] + [0.0]
+    ends = (float32(math.atan(sampling.sigma_max)), float32(math.atan(sampling.sigma_min)))
+    angles = (float32(angle) for angle in spaced(*ends, steps))
+    return [float32(math.tan(angle)) for angle in angles] + [0.0]
 
 
 SCHEDULES: Final[Mapping[str, Schedule]] = MappingProxyType(

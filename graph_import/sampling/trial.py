@@ -20,14 +20,13 @@ def try_sampler(named: Sampler, course: Course) -> None:
     """
     if named.is_adaptive or course.num_steps == 0:
         return
-    state, tried = SamplerState(x=1.0), course.sigmas
+    state, tried = SamplerState(x=course.sigmas[0]), course.sigmas
     try:
+        _require_float32(state)
         for evaluation in named.plan(course):
             tried = course.sigmas[evaluation.step : evaluation.step + 2]
             state = named.update(state, _ESTIMATE, evaluation, course, _noise)
-            for x in (state.x, state.x if state.x_eval is None else state.x_eval):
-                if not math.isfinite(float32(x)):
-                    raise ArithmeticError(f"x becomes {x}")
+            _require_float32(state)
     except (ArithmeticError, TypeError, ValueError) as problem:
         raise ValueError(
             f"the sampler {named.name} has no finite result, as it is set, along the noise levels "
@@ -37,3 +36,10 @@ def try_sampler(named: Sampler, course: Course) -> None:
 
 def _noise(like: float, sigma_from: float, sigma_to: float) -> float:
     return 1.0
+
+
+def _require_float32(state: SamplerState) -> None:
+    """Raises: OverflowError, ArithmeticError: the latents have no finite value in float32."""
+    for x in (state.x, state.x if state.x_eval is None else state.x_eval):
+        if not math.isfinite(float32(x)):
+            raise ArithmeticError(f"x becomes {x}")

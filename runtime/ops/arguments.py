@@ -30,9 +30,10 @@ def argument(call: OpCall, name: str, kind: type[T]) -> T:
 
 
 def numbered(call: OpCall, stem: str, kind: type[T]) -> list[T]:
-    """The arguments `stem_0`, `stem_1` ... that there are, in order. Raises: NodeFailed."""
-    names = (f"{stem}_{index}" for index in range(len(call.args)))
-    return [argument(call, name, kind) for name in names if name in call.args]
+    """The arguments `stem_N` that there are, by their numbers. Raises: NodeFailed."""
+    numbers = (name.removeprefix(f"{stem}_") for name in call.args if name.startswith(f"{stem}_"))
+    found = sorted(int(number) for number in numbers if number.isdecimal())
+    return [argument(call, f"{stem}_{number}", kind) for number in found]
 
 
 def number(call: OpCall, name: str) -> float:

@@ -33,6 +33,7 @@ LISTS = {
     "above 1": (14.6, 7.0, 1.0, 0.5, 0.0),
     "flipped": (0.0001, 0.3, 0.9, 14.0),
     "far": (20000.0, 3.0, 1e-30, 0.0),
+    "beyond float32": (1e40, 1.0, 0.0),
     "falling": FALLING,
 }
 FRESH: dict[str, Scalar] = {"eta": 100.0, "s_noise": 100.0}

@@ -101,6 +101,15 @@ def test_estimates_of_several_sets_of_hooks_add_up() -> None:
     assert not torch.allclose(together, plain)
 
 
+@pytest.mark.parametrize("number", [1, 63])
+def test_estimates_count_whatever_their_numbers(number: int) -> None:
+    node = a_run(entry(0.1), entry(0.2, "a"))
+    estimates = evaluated(node, "a")
+    ours, num_calls = stepped(node, **{f"estimates_{number}": estimates})
+    assert num_calls == 2
+    assert torch.equal(ours, stepped(node, estimates_0=estimates)[0])
+
+
 def test_estimates_and_all_that_entries_carry_go_over_edges() -> None:
     details = CondDetails(
         guidance=3.5, reference_latents=(torch.ones(1, 4, 2, 2), torch.zeros(1, 4, 2, 2))
