@@ -6,6 +6,7 @@ constant.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -144,8 +145,11 @@ class Lowering:
         return int(self._constant(name))
 
     def number(self, name: str) -> float:
-        """The constant `name`, converted and in range. Raises: NeedsValue, InputRefused."""
-        return float(self._constant(name))
+        """The constant `name`, converted, in range and finite. Raises: NeedsValue, InputRefused."""
+        value = float(self._constant(name))
+        if not math.isfinite(value):
+            raise self.refusal(name, f"{value} is no finite number")
+        return value
 
     def text(self, name: str) -> str:
         """The constant `name`, one of the fixed choices. Raises: NeedsValue, InputRefused."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Final
 
@@ -41,8 +40,6 @@ def _edit(
         made = make(node, sigmas_on(node))
         if max(map(len, made)) > MAX_SCHEDULE_STEPS:
             raise node.refusal("sigmas", f"more than {MAX_SCHEDULE_STEPS} sigmas are too many")
-        if not all(math.isfinite(sigma) for sigmas in made for sigma in sigmas):
-            raise node.refusal(inputs[0].name if inputs else "sigmas", "it is no finite number")
         return tuple(SigmasValue(sigmas=sigmas) for sigmas in made)
 
     schema = NodeSchema(

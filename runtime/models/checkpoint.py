@@ -31,6 +31,8 @@ IGNORED: Final = re.compile(
 # Dtypes of model keys that weights may be rounded to.
 EIGHT_BITS: Final = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
 
+MAX_LAYERS: Final = 1000
+
 Check = Callable[[], None]
 
 
@@ -53,18 +55,28 @@ class Weights:
         return iter(self.tensors)
 
     def shape(self, name: str, num_dims: int) -> tuple[int, ...]:
-        """The shape of a tensor. Raises: ModelFileProblem: missing, or of other dimensions."""
+        """The shape of a tensor that holds numbers; so no width is larger than the file.
+
+        Raises: ModelFileProblem: missing, empty, or of other dimensions.
+        """
         tensor = self.tensors.get(name)
         if tensor is None:
             raise problem(self.file.path, f"the weight {self.prefix}{name} is missing")
-        if tensor.dim() != num_dims:
+        if tensor.dim() != num_dims or tensor.numel() == 0:
             raise problem(self.file.path, f"the weight {self.prefix}{name} has a wrong shape")
         return tuple(tensor.shape)
 
     def count(self, pattern: str) -> int:
-        """How many numbers the group of `pattern` takes: 1 + the largest one in any name."""
-        numbers = [int(match[1]) for match in map(re.compile(pattern).match, self) if match]
-        return max(numbers, default=-1) + 1
+        """How many numbers the group of `pattern` takes: 1 + the largest one in any name.
+
+        Raises: ModelFileProblem: more than MAX_LAYERS; a name costs the file nothing.
+        """
+        digits = [match[1] for match in map(re.compile(pattern).match, self) if match]
+        is_short = all(len(one) <= len(str(MAX_LAYERS)) for one in digits)
+        number = max(map(int, digits), default=-1) + 1 if is_short else math.inf
+        if number > MAX_LAYERS:
+            raise problem(self.file.path, "its names count more layers than any model has")
+        return int(number)
 
 
 def read_weights(file: FileIdentity, prefixes: tuple[str, ...], check: Check = no_check) -> Weights:
@@ -126,6 +138,11 @@ def build_module(
             found, wanted = list(tensor.shape), list(own[name])
             raise problem(
                 weights.file.path, f"the weight {name} has shape {found} instead of {wanted}"
+            )
+        if name in own and not tensor.is_floating_point():
+            stored_as = str(tensor.dtype).removeprefix("torch.")
+            raise problem(
+                weights.file.path, f"the weight {name} is stored as {stored_as}, not in floats"
             )
         cast[name] = _cast(tensor, stored, dtype, device)
     _refuse_gaps(weights.file, set(own), set(cast))

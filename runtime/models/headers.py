@@ -71,24 +71,30 @@ def inspect_part(path: Path) -> CheckpointInfo:
                 roles=frozenset({role}),
                 dtype=DTYPE_NAMES[dtype],
             )
-    encoders = _text_encoders(header)
+    encoders = _text_encoders(header, path)
     if encoders is not None:
         return encoders
     raise problem(path, _explain_unknown_part(header.tensors))
 
 
-def _text_encoders(header: Header) -> CheckpointInfo | None:
-    """What a file of text encoders is."""
+def _text_encoders(header: Header, path: Path) -> CheckpointInfo | None:
+    """What a file of text encoders is; None: it is none. Raises: ModelFileProblem."""
     places = text_places(header.tensors)
     if not places:
         return None
     names = tuple(place.encoder for place in places)
+    for place in places:
+        stored = header.tensors[place.tokens].dtype
+        if stored not in DTYPE_NAMES:
+            raise problem(
+                path, f"its {place.encoder} is stored as {stored}, which no model can use"
+            )
     families = [name for name, own in FAMILY_ENCODERS.items() if set(names) & set(own)]
     return CheckpointInfo(
         file=header.file,
         family=families[0],
         roles=frozenset({Role.TEXT_ENCODER}),
-        dtype=DTYPE_NAMES.get(header.tensors[places[0].tokens].dtype, "float32"),
+        dtype=DTYPE_NAMES[header.tensors[places[0].tokens].dtype],
         encoders=names,
     )
 

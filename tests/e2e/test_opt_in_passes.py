@@ -103,6 +103,38 @@ async def test_a_hit_has_the_noise_of_its_own_seed(server: ServerProcess) -> Non
     assert not np.array_equal(pictures[0].picture, pictures[1].picture)
 
 
+@pytest.mark.parametrize("sampler", ["uni_pc", "ipndm_v", "dpmpp_3m_sde"])
+async def test_a_hit_goes_on_with_what_the_sampler_knew(
+    server: ServerProcess, sampler: str
+) -> None:
+    """Earlier estimates are kept; a Brownian path follows from the seed at any step."""
+    prompt = txt2img(text="an owl", steps=5, sampler=sampler, seed=4)
+    async with connect(server.url) as client:
+        miss, hit = await draw(client, prompt, CACHE), await draw(client, prompt, CACHE)
+    assert (miss.num_evaluations, hit.num_evaluations) == (5, 3)
+    assert np.array_equal(hit.picture, miss.picture)
+
+
+async def test_latents_that_have_grown_are_kept_in_their_size(server: ServerProcess) -> None:
+    prompt = txt2img(text="an owl", seed=4)
+    given = {name: prompt["3"]["inputs"][name] for name in ("model", "positive", "negative")}
+    steps = {"model": ["4", 0], "scheduler": "simple", "steps": 5, "denoise": 1.0}
+    growth = {"scale_ratio": 2.0, "scale_steps": 3, "upscale_method": "bilinear"}
+    run = {"noise_seed": 4, "add_noise": True, "cfg": 4.0, "latent_image": ["5", 0]}
+    prompt |= {
+        "20": {"class_type": "SamplerLCMUpscale", "inputs": growth},
+        "21": {"class_type": "BasicScheduler", "inputs": steps},
+        "3": {
+            "class_type": "SamplerCustom",
+            "inputs": {**given, **run, "sampler": ["20", 0], "sigmas": ["21", 0]},
+        },
+    }
+    async with connect(server.url) as client:
+        miss, hit = await draw(client, prompt, CACHE), await draw(client, prompt, CACHE)
+    assert (miss.num_evaluations, hit.num_evaluations) == (5, 3)
+    assert hit.picture.shape == miss.picture.shape == (128, 128, 3)
+
+
 async def test_the_files_stay_within_their_bound_whatever_is_asked(server: ServerProcess) -> None:
     async with connect(server.url) as client:
         for number in range(12):

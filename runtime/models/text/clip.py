@@ -19,7 +19,8 @@ from ..clip_tokenizer import BEGIN_ID, CHUNK_LENGTH, END_ID
 from ..embedding_files import Inversions
 from ..lora_file import Part
 from ..patch_target import PatchTarget, module_spellings
-from .open_clip import is_open_clip, renamed_open_clip
+from ..weight_files import problem
+from .open_clip import is_open_clip, renamed_open_clip, transposed
 from .places import CLIP_TOKENS, TEXT_LEVEL
 from .scaled import split_scales
 from .transformer import Hidden, embedded
@@ -85,12 +86,11 @@ class ClipTransformer:
         weights, _ = split_scales(weights, None)
         renamed = _renamed(weights)
         whole_weights = Weights(file=weights.file, prefix=weights.prefix, tensors=renamed)
-        arguments = clip_config(whole_weights, kind)
-        config = CLIPTextConfig(**arguments)
         if not use.is_projected:
             # What isn't used needs no matrix of the file, which may have none.
-            size = arguments["projection_dim"], arguments["hidden_size"]
-            renamed[f"{PROJECTION}.weight"] = torch.eye(*size)
+            width = whole_weights.shape(TEXT_LEVEL + CLIP_TOKENS, 2)[1]
+            renamed[f"{PROJECTION}.weight"] = torch.eye(width)
+        config = CLIPTextConfig(**clip_config(whole_weights, kind))
         whole = build_module(
             lambda: CLIPTextModelWithProjection(config),
             weights,
@@ -169,6 +169,10 @@ class ClipTransformer:
 def clip_config(weights: Weights, kind: ClipKind) -> dict[str, Any]:
     """Arguments of `CLIPTextConfig`, from shapes. Raises: ModelFileProblem."""
     vocabulary, width = weights.shape(TEXT_LEVEL + CLIP_TOKENS, 2)
+    if vocabulary <= END_ID:
+        raise problem(
+            weights.file.path, f"its vocabulary has {vocabulary} entries; CLIP's has {END_ID + 1}"
+        )
     inner = weights.shape(f"{TEXT_LEVEL}encoder.layers.0.mlp.fc1.weight", 2)[0]
     projection = f"{PROJECTION}.weight"
     return {
@@ -196,5 +200,5 @@ def _renamed(weights: Weights) -> dict[str, torch.Tensor]:
     kept = (TEXT_LEVEL, f"{PROJECTION}.")
     renamed = {name: tensor for name, tensor in tensors.items() if name.startswith(kept)}
     if PROJECTION in tensors:  # as open_clip has it
-        renamed[f"{PROJECTION}.weight"] = tensors[PROJECTION].t()
+        renamed[f"{PROJECTION}.weight"] = transposed(tensors[PROJECTION])
     return renamed

@@ -36,6 +36,7 @@ def is_open_clip(tensors: Mapping[str, torch.Tensor]) -> bool:
 def renamed_open_clip(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The tensors under transformers' names: the attention's three matrices are one here.
 
+    One that isn't three of equal size gets a name that no model has.
     What isn't the text's (its picture half, the logits' scale) is left out.
     """
     renamed: dict[str, torch.Tensor] = {}
@@ -43,12 +44,12 @@ def renamed_open_clip(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Te
         if name in _TOP:
             renamed[TEXT_LEVEL + _TOP[name]] = tensor
         elif name == "text_projection":
-            renamed["text_projection.weight"] = tensor.t()
+            renamed["text_projection.weight"] = transposed(tensor)
         elif name == "text_projection.weight":
             renamed[name] = tensor
         elif name.startswith(_BLOCKS):
             path = f"{TEXT_LEVEL}encoder.layers.{name.removeprefix(_BLOCKS)}"
-            if _IN_PROJECTION in path:
+            if _IN_PROJECTION in path and tensor.dim() > 0 and len(tensor) % 3 == 0:
                 base, _, leaf = path.partition(_IN_PROJECTION)
                 for part, rows in zip("qkv", tensor.chunk(3), strict=True):
                     renamed[f"{base}.self_attn.{part}_proj.{leaf}"] = rows
@@ -57,3 +58,8 @@ def renamed_open_clip(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Te
                     path = path.replace(theirs, ours)
                 renamed[path] = tensor
     return renamed
+
+
+def transposed(matrix: torch.Tensor) -> torch.Tensor:
+    """The matrix with its sides swapped; what isn't one stays as it is, and fits no model."""
+    return matrix.t() if matrix.dim() == 2 else matrix

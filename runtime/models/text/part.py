@@ -13,8 +13,9 @@ from ..embedding_files import Inversions
 from .pieces import Chunk
 from .transformer import Transformer
 
-CHUNKS_PER_FORWARD: Final = 16  # bounds the memory that a long text takes
+CHUNKS_PER_FORWARD: Final = 16  # at most, of CLIP's length
 MAX_LENGTH: Final = 4608  # of a chunk with its padding: T5-XXL's attention to it takes 5 GB
+MAX_PAIRS: Final = MAX_LENGTH**2  # of tokens in one forward, which bounds its memory
 
 Ids = tuple[int, ...]
 Encoded = tuple[torch.Tensor, torch.Tensor | None]  # cond [1, tokens, width], pooled [1, width]
@@ -55,9 +56,10 @@ def _forward(
     for ids in wanted:
         by_length.setdefault(len(ids), []).append(ids)
     encoded: dict[Ids, Encoded] = {}
-    for chunks in by_length.values():
-        for start in range(0, len(chunks), CHUNKS_PER_FORWARD):
-            group = chunks[start : start + CHUNKS_PER_FORWARD]
+    for length, chunks in by_length.items():
+        together = min(CHUNKS_PER_FORWARD, MAX_PAIRS // length**2)
+        for start in range(0, len(chunks), together):
+            group = chunks[start : start + together]
             hidden, pooled = transformer.forward(torch.tensor(group), inversions, layer)
             for index, ids in enumerate(group):
                 encoded[ids] = (hidden[index], None if pooled is None else pooled[index])

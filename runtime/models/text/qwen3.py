@@ -14,6 +14,7 @@ from ..checkpoint import Check, Weights, build_module, no_check
 from ..embedding_files import Inversions
 from ..lora_file import Part
 from ..patch_target import PatchTarget, module_spellings
+from ..weight_files import problem
 from .late_float import compute_in_float32
 from .places import QWEN_LEVEL
 from .qwen_tokenizer import PAD_ID
@@ -88,13 +89,18 @@ def qwen3_config(weights: Weights) -> dict[str, Any]:
     """Arguments of `Qwen3Config`, from shapes. Raises: ModelFileProblem."""
     attention = f"{QWEN_LEVEL}layers.0.self_attn"
     vocabulary, width = weights.shape(f"{QWEN_LEVEL}embed_tokens.weight", 2)
+    heads, shared = (
+        weights.shape(f"{attention}.{matrix}_proj.weight", 2)[0] // HEAD_WIDTH for matrix in "qk"
+    )
+    if shared == 0 or heads % shared:
+        raise problem(weights.file.path, f"its {heads} heads can't share the keys of {shared}")
     return {
         "vocab_size": vocabulary,
         "hidden_size": width,
         "num_hidden_layers": weights.count(r"model\.layers\.(\d+)\."),
         "intermediate_size": weights.shape(f"{QWEN_LEVEL}layers.0.mlp.up_proj.weight", 2)[0],
-        "num_attention_heads": weights.shape(f"{attention}.q_proj.weight", 2)[0] // HEAD_WIDTH,
-        "num_key_value_heads": weights.shape(f"{attention}.k_proj.weight", 2)[0] // HEAD_WIDTH,
+        "num_attention_heads": heads,
+        "num_key_value_heads": shared,
         "head_dim": HEAD_WIDTH,
         "rms_norm_eps": 1e-6,
         "max_position_embeddings": MAX_POSITIONS,

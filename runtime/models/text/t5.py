@@ -16,6 +16,7 @@ from ..checkpoint import Check, Weights, build_module, no_check
 from ..embedding_files import Inversions
 from ..lora_file import Part
 from ..patch_target import PatchTarget, module_spellings
+from ..weight_files import problem
 from .late_float import compute_in_float32
 from .places import T5_TOKENS
 from .scaled import split_scales
@@ -24,6 +25,7 @@ from .transformer import Hidden, embedded
 
 LEVEL: Final = "encoder."
 BLOCKS: Final = LEVEL + "block."
+BUCKETS: Final = 32  # of distances between tokens
 
 
 class T5Transformer:
@@ -96,6 +98,8 @@ def t5_config(weights: Weights) -> dict[str, Any]:
     block = f"{LEVEL}block.0.layer"
     vocabulary, width = weights.shape(T5_TOKENS, 2)
     buckets, heads = weights.shape(f"{block}.0.SelfAttention.relative_attention_bias.weight", 2)
+    if buckets != BUCKETS:
+        raise problem(weights.file.path, f"it has {buckets} buckets of distances; T5 has {BUCKETS}")
     inner = weights.shape(f"{block}.0.SelfAttention.q.weight", 2)[0]
     return {
         "vocab_size": vocabulary,

@@ -64,17 +64,30 @@ def test_options_whose_powers_overflow_are_refused(imported: Import) -> None:
     assert imported(prompt)
 
 
-@pytest.mark.parametrize("value", ["nan", "NaN"])
-def test_no_option_and_no_sigma_is_not_a_number(imported: Import, value: str) -> None:
-    """A text is converted as Python does, and NaN passes any range."""
-    ancestral = node("SamplerEulerAncestral", eta=value, s_noise=1.0)
-    node_id, details = refusal(imported, along("1, 0", ancestral, is_flow=False))
-    assert (node_id, "eta is nan" in details) == ("s", True)
-    prompt = along("1, 0", named("euler"), is_flow=False)
-    prompt["f"] = node("SetFirstSigma", sigmas=["w", 0], sigma=value)
-    prompt["3"]["inputs"]["sigmas"] = ["f", 0]
-    node_id, details = refusal(imported, prompt)
-    assert (node_id, details) == ("f", "sigma - it is no finite number")
+def no_numbers() -> dict[str, Prompt]:
+    """Prompts with a text that Python reads as NaN, which passes any range; by the node with it."""
+    prompts: dict[str, Prompt] = {}
+    ancestral = node("SamplerEulerAncestral", eta="nan", s_noise=1.0)
+    prompts["s"] = along("1, 0", ancestral, is_flow=False)
+    prompts["f"] = along("1, 0", named("euler"), is_flow=False)
+    prompts["f"]["f"] = node("SetFirstSigma", sigmas=["w", 0], sigma="NaN")
+    prompts["f"]["3"]["inputs"]["sigmas"] = ["f", 0]
+    changes = {
+        "r": node("RescaleCFG", model=["4", 0], multiplier="nan"),
+        "d": node("DifferentialDiffusion", model=["4", 0], strength="nan"),
+        "v": node("ModelSamplingSD3", model=["4", 0], shift="nan"),
+    }
+    for node_id, change in changes.items():
+        prompts[node_id] = text_to_image(model=[node_id, 0]) | {node_id: change}
+    prompts["3"] = text_to_image(denoise="nan")
+    return prompts
+
+
+@pytest.mark.parametrize("node_id", sorted(no_numbers()))
+def test_no_option_and_no_sigma_is_not_a_number(imported: Import, node_id: str) -> None:
+    refused, details = refusal(imported, no_numbers()[node_id])
+    assert refused == node_id
+    assert details.endswith("nan is no finite number")
 
 
 @pytest.mark.parametrize("sigmas", ["", "1", "0", "14.6"])
