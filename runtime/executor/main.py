@@ -130,12 +130,12 @@ def run(settings: ExecutorSettings) -> None:
 
 
 def begun_notes(settings: ExecutorSettings) -> Callable[[BatchId], None]:
-    """Where to note which batch begins; nowhere, if the folder for it is not to be had."""
+    """Where to note which batch begins; nowhere, if there is no folder for it."""
     from ..data_plane.begun import BegunMark
 
+    if settings.checkpoint_directory is None:
+        return lambda _batch_id: None
     try:
-        if settings.checkpoint_directory is None:
-            raise FileNotFoundError("there is no folder for it")
         mark = BegunMark(settings.checkpoint_directory, settings.executor, settings.incarnation)
     except OSError as problem:
         log.warning("begun_not_noted", extra={"reason": str(problem)})
