@@ -97,13 +97,7 @@ def _encode(words: str) -> Sequence[int]:
 @cache
 def _vocabulary() -> Tokenizer:
     """Words of a text to ids. It is not written to after it is built, so threads may share it."""
-    merges = [
-        (left, right)
-        for left, _, right in (
-            line.partition(" ")
-            for line in gzip.decompress(_MERGES.read_bytes()).decode("utf-8").splitlines()
-        )
-    ]
+    merges = read_merges(_MERGES)
     letters = byte_letters()
     entries = [
         *letters,
@@ -132,6 +126,12 @@ def _vocabulary() -> Tokenizer:
         [AddedToken(word, normalized=False, special=True) for word in (_BEGIN, _END)]
     )
     return tokenizer
+
+
+def read_merges(file: Path) -> list[tuple[str, str]]:
+    """The pairs that become one entry of a byte-pair vocabulary, in order: one a line, gzipped."""
+    lines = gzip.decompress(file.read_bytes()).decode("utf-8").splitlines()
+    return [(left, right) for left, _, right in (line.partition(" ") for line in lines)]
 
 
 def byte_letters() -> list[str]:

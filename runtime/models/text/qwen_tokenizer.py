@@ -6,7 +6,6 @@ The merges are package data (`data/qwen`); the vocabulary follows from them. Sou
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,7 @@ from tokenizers.normalizers import NFC
 from tokenizers.pre_tokenizers import ByteLevel, Split
 from tokenizers.pre_tokenizers import Sequence as PreTokenizers
 
-from ..clip_tokenizer import byte_letters
+from ..clip_tokenizer import byte_letters, read_merges
 from .pieces import NO_EMBEDDINGS, Chunk, pieces
 from .tokenizer import NO_PADDING, Padding, one_chunk
 
@@ -87,13 +86,7 @@ def _encode(words: str) -> Sequence[int]:
 @cache
 def _vocabulary() -> Tokenizer:
     """Words to ids. It is not written to after it is built, so threads may share it."""
-    merges = [
-        (left, right)
-        for left, _, right in (
-            line.partition(" ")
-            for line in gzip.decompress(_MERGES.read_bytes()).decode("utf-8").splitlines()
-        )
-    ]
+    merges = read_merges(_MERGES)
     entries = [*byte_letters(), *(left + right for left, right in merges)]
     tokenizer = Tokenizer(
         BPE(vocab={entry: index for index, entry in enumerate(entries)}, merges=merges)

@@ -17,20 +17,12 @@ from kit.encoder_files import (
     loaded,
     pooled,
     ref,
-    write_encoders,
 )
 from kit.tiny_text import made, scaled
 from nodeloom.graph_import.errors import ModelFileProblem
 from nodeloom.runtime.executor.model_cache import ModelCache
 from nodeloom.runtime.models.registry import build
 from safetensors.torch import save_file
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("encoders")
-    write_encoders(folder)
-    return folder
 
 
 def test_one_file_of_all_encoders_is_as_good_as_three(folder: Path) -> None:

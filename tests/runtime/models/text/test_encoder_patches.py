@@ -14,7 +14,6 @@ from kit.encoder_files import (
     T5_WIDTH,
     encode,
     loaded,
-    write_encoders,
 )
 from kit.tiny_text import made, scaled
 from nodeloom.graph_import.handles import Patch
@@ -22,13 +21,6 @@ from nodeloom.runtime.executor.patches import Patches
 from nodeloom.runtime.models.weight_files import identify
 from nodeloom.runtime.values import CondEntry
 from safetensors.torch import save_file
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("encoders")
-    write_encoders(folder)
-    return folder
 
 
 def test_a_patched_weight_of_8_bits_is_held_in_16(tmp_path: Path) -> None:

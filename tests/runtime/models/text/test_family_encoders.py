@@ -14,17 +14,9 @@ from kit.encoder_files import (
     encode,
     loaded,
     pooled,
-    write_encoders,
 )
 from nodeloom.graph_import.handles import T5_MIN_LENGTH, T5_MIN_PADDING
 from nodeloom.runtime.errors import NodeFailed
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("encoders")
-    write_encoders(folder)
-    return folder
 
 
 def test_sd3_puts_its_encoders_side_by_side_and_one_after_the_other(folder: Path) -> None:
@@ -102,7 +94,7 @@ def test_z_image_takes_qwens_vectors_alone(folder: Path) -> None:
     model = loaded(folder, "z_image", "qwen")
     entry = encode(model, "a cube")
     assert (entry.cond.shape[2], entry.pooled) == (QWEN_WIDTH, None)
-    assert torch.equal(encode(model, "a (cube:1.5)").cond[0, 0], entry.cond[0, 0])
+    assert encode(model, "a (cube:1.5)").cond.shape[1] > entry.cond.shape[1]  # it is all words
 
 
 def test_how_far_t5_is_filled_up_may_be_chosen(folder: Path) -> None:
