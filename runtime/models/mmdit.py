@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 
 from .checkpoint import Weights
+from .weight_files import problem
 
 HEAD_WIDTH: Final = 64
 _BLOCK: Final = re.compile(r"joint_blocks\.(\d+)\.(context|x)_block\.(.*)")
@@ -72,12 +73,18 @@ def num_blocks(weights: Weights) -> int:
 
 
 def rename_mmdit(weights: Weights) -> dict[str, torch.Tensor]:
-    """The tensors under diffusers' names: fused matrices split, (shift, scale) swapped."""
+    """The tensors under diffusers' names: fused matrices split, (shift, scale) swapped.
+
+    Raises: ModelFileProblem: a fused matrix can't be split.
+    """
     last = num_blocks(weights) - 1
     renamed: dict[str, torch.Tensor] = {}
     for name, tensor in weights.tensors.items():
         own = mmdit_names(name)
         if len(own) > 1:
+            if not tensor.dim() or len(tensor) % len(own):
+                reason = f"the weight {weights.prefix}{name} is not {len(own)} matrices of one size"
+                raise problem(weights.file.path, reason)
             renamed.update(zip(own, tensor.chunk(len(own)), strict=True))
         else:
             renamed[own[0]] = _swapped(tensor) if _is_swapped(name, last) else tensor

@@ -175,6 +175,14 @@ def test_a_weight_too_few_is_named(checkpoint: Path) -> None:
         load_model(lacking, Role.DENOISER)
 
 
+def test_a_fused_weight_that_can_not_be_split_is_named(checkpoint: Path, tmp_path: Path) -> None:
+    name = DENOISER_PREFIX + "joint_blocks.1.x_block.attn.qkv.weight"
+    tensors = load_file(checkpoint)
+    save_file(tensors | {name: tensors[name][:-1]}, tmp_path / "cut.safetensors")
+    with pytest.raises(ModelFileProblem, match=r"joint_blocks\.1\.x_block\.attn\.qkv\.weight"):
+        load_model(tmp_path / "cut.safetensors", Role.DENOISER)
+
+
 def test_patches_find_modules_by_diffusers_names(denoiser: Any) -> None:
     modules = denoiser.patch_target().modules
     block = "transformer_blocks.0.attn"
