@@ -43,7 +43,7 @@ class App {
     });
     this.dropView = new DropView({
       onWorkflow: (workflow) => this.#run(workflow),
-      onProblem: (problem) => this.problemsView.show(problem, new Map()),
+      onProblem: (problem, file) => this.problemsView.show(problem, new Map(), file),
       onSample: () => this.#runSample(),
       onAgain: () => this.#run(this.workflow),
       onReseed: () => this.#run({ ...this.workflow, prompt: withNewSeeds(this.workflow.prompt) }),

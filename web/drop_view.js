@@ -10,7 +10,7 @@ import { WorkflowFileError, noteLine, readWorkflowFile } from "./workflow.js";
 /**
  * @typedef {object} DropListener
  * @property {(workflow: Workflow) => void} onWorkflow
- * @property {(problem: unknown) => void} onProblem
+ * @property {(problem: unknown, file: string) => void} onProblem with the name of the file, if one was dropped
  * @property {() => void} onSample
  * @property {() => void} onAgain
  * @property {() => void} onReseed
@@ -76,7 +76,7 @@ export class DropView {
       }
       this.listener.onWorkflow(await readWorkflowFile(files[0]));
     } catch (problem) {
-      this.listener.onProblem(problem);
+      this.listener.onProblem(problem, files.length === 1 ? files[0].name : "");
     }
   }
 }

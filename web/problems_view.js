@@ -19,10 +19,12 @@ export class ProblemsView {
   /**
    * @param {unknown} problem anything that was thrown
    * @param {Map<string, string>} names what people call each node
+   * @param {string} file the file that could not be opened, if it is about one
    */
-  show(problem, names) {
+  show(problem, names, file = "") {
     const message = problem instanceof Error ? problem.message : String(problem);
-    const parts = [html("p", { class: "problem-summary" }, message)];
+    const summary = file === "" ? message : `${file}: ${message}`;
+    const parts = [html("p", { class: "problem-summary" }, summary)];
     const body = problem instanceof ApiError ? /** @type {any} */ (problem.body) : null;
     const nodes = Object.entries(body?.node_errors ?? {});
     if (nodes.length > 0) parts.push(list(nodes, names));

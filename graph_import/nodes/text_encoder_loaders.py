@@ -231,7 +231,8 @@ def _single_family(info: CheckpointInfo, name: str, type_: str) -> str:
     """The family of a file that is named alone. Raises: ModelFileProblem: none takes it."""
     families = {SINGLE_FAMILIES[type_].get(encoder) for encoder in info.encoders}
     if len(families) != 1 or None in families:
-        message = _misfit(name, info.encoders, tuple(SINGLE_FAMILIES[type_]), type_)
+        taken = " or ".join(SINGLE_FAMILIES[type_])
+        message = f"{name} holds {' and '.join(info.encoders)}; type {type_} takes {taken}"
         raise ModelFileProblem(message, name=name)
     return str(families.pop())
 

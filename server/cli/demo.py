@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import shutil
 import signal
 import socket
 import sys
@@ -61,8 +63,15 @@ async def _demo(directory: Path, port: int | None, keep: bool) -> int:
             tell("the server runs until Ctrl-C")
             await _signal()
         else:
-            tell(f"the server stops; start it again: nodeloom serve --base-directory {directory}")
+            again = f"{_command()} serve --base-directory {directory}"
+            tell(f"the server stops; start it again: {again}")
     return status
+
+
+def _command() -> str:
+    """What a shell calls us here."""
+    own = Path(sys.executable).with_name("nodeloom")
+    return own.name if shutil.which(own.name) else os.path.relpath(own)
 
 
 async def _draw(address: str, directory: Path) -> int:
