@@ -14,11 +14,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
-# Of a call's seconds alone; less is not worth delaying the first call, or is noise by the clock.
-MIN_GAIN: Final = 0.02
-MIN_GAIN_BY_CLOCK: Final = 0.1
-MIN_MORE: Final = 0.02  # of a call's seconds in half the batch, for larger ones to be tried
-NEAR_BEST: Final = 1.01  # a smaller batch that is nearly as cheap is taken: it ends sooner
+MIN_GAIN: Final = 0.1  # of a call's seconds alone; less is not worth delaying the first call
+MIN_MORE: Final = 0.03  # of a call's seconds in half the batch, for larger ones to be tried
+NEAR_BEST: Final = 1.02  # a smaller batch that is nearly as cheap is taken: it ends sooner
 TRIALS: Final = 2  # the first batch of a size also pays for what the libraries prepare for it
 TRIED: Final = (2, 4, 8, 16, 32, 64)
 RECENT: Final = 9  # of whose seconds the median counts: a machine may be busy for a while
@@ -42,14 +40,12 @@ class _Measured:
 class BatchCosts:
     """Seconds of a batch, by how many calls it has."""
 
-    _min_gain: float = MIN_GAIN_BY_CLOCK
     _sizes: dict[int, _Measured] = field(default_factory=dict)
     _num_batches: int = 0
     _answers: dict[int, int] = field(default_factory=dict)  # best sizes, until the next batch
 
-    def learn(self, size: int, seconds_s: float, *, is_work: bool = False) -> None:
-        """A batch of `size` calls took so long: by the clock, or (`is_work`) of its device."""
-        self._min_gain = MIN_GAIN if is_work else MIN_GAIN_BY_CLOCK
+    def learn(self, size: int, seconds_s: float) -> None:
+        """A batch of `size` calls took so long."""
         self._num_batches += 1
         self._answers.clear()
         measured = self._sizes.setdefault(size, _Measured())
@@ -100,7 +96,7 @@ class BatchCosts:
         if not costs:
             return largest
         least = min(costs.values())
-        if least > (1 - self._min_gain) * costs.get(1, math.inf):
+        if least > (1 - MIN_GAIN) * costs.get(1, math.inf):
             return 1
         return next(n for n, cost in costs.items() if cost <= NEAR_BEST * least)
 

@@ -28,8 +28,5 @@ def learn(profiles: Profiles, batch: RunningBatch, event: BatchReported) -> None
     size = len(batch.calls)
     batch.calls[0].state.profile.learn(calls_s / size)
     key = None if batch.model is None else batch.model.key
-    costs = profiles.batches(batch.op, key, batch.shape)
-    if event.worked_s is None:
-        costs.learn(size, calls_s)
-    else:
-        costs.learn(size, event.worked_s, is_work=True)
+    worked_s = calls_s if event.worked_s is None else event.worked_s
+    profiles.batches(batch.op, key, batch.shape).learn(size, worked_s)

@@ -93,7 +93,7 @@ def test_what_is_no_workflow_is_refused_with_a_reason(window: Window) -> None:
     window.drop("photo.jpg", b"\xff\xd8\xff\xe0 jpeg", "image/jpeg")
     expect(problems).to_contain_text("the picture can't be read")
     window.drop("broken.json", b"{")
-    expect(problems).to_contain_text("not JSON")
+    expect(problems).to_contain_text("broken.json: not JSON")
     window.drop("other.json", b'{"a": 1}')
     expect(problems).to_contain_text("neither a workflow")
 

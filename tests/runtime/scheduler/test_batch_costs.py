@@ -8,19 +8,17 @@ import pytest
 from nodeloom.runtime.scheduler.batch_costs import TRIALS, TRY_AGAIN_AFTER, BatchCosts
 
 
-def measured(*, is_work: bool = False, **seconds_s: float) -> BatchCosts:
+def measured(**seconds_s: float) -> BatchCosts:
     """`s2=0.3`: batches of two calls were measured to take 0.3 s."""
     costs = BatchCosts()
     for size, value_s in seconds_s.items():
-        learn(costs, int(size[1:]), value_s, is_work=is_work)
+        learn(costs, int(size[1:]), value_s)
     return costs
 
 
-def learn(
-    costs: BatchCosts, size: int, seconds_s: float, *, times: int = TRIALS, is_work: bool = False
-) -> None:
+def learn(costs: BatchCosts, size: int, seconds_s: float, *, times: int = TRIALS) -> None:
     for _ in range(times):
-        costs.learn(size, seconds_s, is_work=is_work)
+        costs.learn(size, seconds_s)
 
 
 def test_where_nothing_is_known_a_pair_is_tried() -> None:
@@ -65,11 +63,6 @@ def test_no_larger_batch_is_tried_where_a_small_one_does_not_pay() -> None:
     costs = measured(s1=0.1, s2=0.2)
     assert costs.best_size(8) == 1
     assert measured(s1=0.1, s2=0.12, s4=0.24).best_size(8) == 2
-
-
-def test_a_small_gain_counts_where_the_device_says_what_it_worked() -> None:
-    assert measured(s1=0.1, s2=0.192, is_work=True).best_size(2) == 2
-    assert measured(s1=0.1, s2=0.198, is_work=True).best_size(2) == 1
 
 
 def test_a_gain_in_the_noise_is_none() -> None:
