@@ -32,11 +32,8 @@ def text_encode(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
 
     Each `embedding_N` is a JSON list: the name in the text, and its file's path, size and time.
     """
-    texts = [
-        {"text": argument(call, "text", str), "embeddings": _embeddings(call, TEXT)}
-        for call in calls
-    ]
-    return [OpResult(outputs=(one,)) for one in _encoded(context, texts)]
+    given = _encoded(context, [_each(call) for call in calls])
+    return [OpResult(outputs=(one,)) for one in given]
 
 
 def text_encode_each(context: OpContext, calls: Sequence[OpCall]) -> list[OpResult]:
