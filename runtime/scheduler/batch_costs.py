@@ -14,26 +14,36 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
-MIN_GAIN: Final = 0.1  # of a call's seconds alone; less is not worth delaying the first call
-MIN_MORE: Final = 0.03  # of a call's seconds in half the batch, for larger ones to be tried
+MIN_GAIN: Final = 0.02  # of a call's seconds in half the batch; less is not worth a larger one
 NEAR_BEST: Final = 1.02  # a smaller batch that is nearly as cheap is taken: it ends sooner
 TRIALS: Final = 2  # the first batch of a size also pays for what the libraries prepare for it
 TRIED: Final = (2, 4, 8, 16, 32, 64)
-RECENT: Final = 9  # of whose seconds the median counts: a machine may be busy for a while
+RECENT: Final = 16  # of whose seconds the least count
 TRY_AGAIN_AFTER: Final = 32  # batches: sizes measured at different times hardly compare
 
 
 @dataclass(slots=True)
 class _Measured:
-    """Batches of one size: what the last ones took, but for the first of all."""
+    """Batches of one size: what the last ones took, but for the first of all.
+
+    What else goes on in a machine only makes a batch slower, and for a while: so the least of
+    several seconds are its own, and those of two sizes compare.
+    """
 
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     num_trials: int = 0
     last_at: int = 0
 
+    def learn(self, seconds_s: float, at: int) -> None:
+        if self.num_trials < TRIALS:
+            self.recent.clear()  # of the trials the last one counts
+        self.recent.append(seconds_s)
+        self.num_trials += 1
+        self.last_at = at
+
     @property
     def seconds_s(self) -> float:
-        return sorted(self.recent)[(len(self.recent) - 1) // 2]
+        return min(self.recent)
 
 
 @dataclass(slots=True)
@@ -48,14 +58,7 @@ class BatchCosts:
         """A batch of `size` calls took so long."""
         self._num_batches += 1
         self._answers.clear()
-        measured = self._sizes.setdefault(size, _Measured())
-        if self._is_stale(measured):
-            measured.num_trials = 0
-        if measured.num_trials < TRIALS:
-            measured.recent.clear()  # of the trials the last one counts
-        measured.recent.append(seconds_s)
-        measured.num_trials += 1
-        measured.last_at = self._num_batches
+        self._sizes.setdefault(size, _Measured()).learn(seconds_s, self._num_batches)
 
     def seconds_s(self, size: int) -> float | None:
         """Of a batch of `size` calls: measured, or on the line through the two nearest sizes.
@@ -104,7 +107,7 @@ class BatchCosts:
         smaller, larger = self.seconds_s(than), self.seconds_s(size)
         if smaller is None or larger is None:
             return True
-        return larger / size <= (1 - MIN_MORE) * smaller / than
+        return larger / size <= (1 - MIN_GAIN) * smaller / than
 
     def _is_known(self, size: int) -> bool:
         measured = self._sizes.get(size)

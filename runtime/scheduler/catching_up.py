@@ -40,7 +40,7 @@ class CatchingUp:
 
     def ahead(self, group: ReadyGroup, leaders: Leaders) -> tuple[Order, ReadyGroup] | None:
         """The part of a group that may go before an earlier request's nodes, and its turn."""
-        if self.placer.max_batch == 1:
+        if self.placer.shares.max_batch == 1:
             return None
         found: dict[Order, list[NodeState]] = {}
         for state in islice(group.nodes, LOOK_AT):
@@ -78,7 +78,9 @@ class CatchingUp:
         )
         size = math.ceil(num_requests / max(1, num_executors))
         costs = self.placer.profiles.batches(kind.op, kind.model.key, shape)
-        return size <= self.placer.max_batch and costs.best_size(size) == size
+        return (
+            size <= self.placer.shares.largest_in_loop(kind.model) and costs.best_size(size) == size
+        )
 
 
 def _may_follow(state: NodeState, loop: Loop, leader: RequestState) -> bool:

@@ -152,8 +152,12 @@ class Chains:
         """Whether so many calls like those that run should be one batch."""
         running = slot.running
         assert running is not None
-        costs = self.placer.costs(running.calls[0].state, running.shape)
-        return num_calls == 1 or costs.best_size(num_calls) == num_calls
+        if num_calls == 1:
+            return True
+        head = running.calls[0].state
+        costs = self.placer.costs(head, running.shape)
+        is_fair = num_calls <= self.placer.shares.largest(head)
+        return is_fair and costs.best_size(num_calls) == num_calls
 
     def _front(self, request: RequestState, slot: ExecutorSlot) -> list[NodeState]:
         """The request's nodes that an executor could run after what it was sent, in order."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ...graph_import.handles import ModelKey
 from ...graph_import.ir import NodeId
 from ..errors import InvariantBroken
 from ..ids import RequestId
@@ -28,6 +29,7 @@ def check_scheduler(scheduler: Scheduler) -> None:
         _check_nodes(request)
         _check_values(request, scheduler)
     _check_batches(scheduler)
+    _check_loops(scheduler)
     _check_queue(scheduler)
     _check_progress(scheduler)
 
@@ -89,6 +91,16 @@ def _check_values(request: RequestState, scheduler: Scheduler) -> None:
 def _can_come(request: RequestState, value_id: ValueId) -> bool:
     """Whether a value is there or its node is still to finish."""
     return value_id in request.values or request.nodes[value_id[0]].status in OPEN_STATUSES
+
+
+def _check_loops(scheduler: Scheduler) -> None:
+    """Just the live requests that have calls of their loops left are counted there."""
+    widths: Counter[ModelKey] = Counter()
+    for request in scheduler.requests.values():
+        loop = request.loop
+        if request.ending is None and loop is not None and request.work.count(loop.profile):
+            widths[loop.kind.model.key] += loop.width
+    _require(scheduler.loops.widths() == widths, "requests in loops")
 
 
 def _check_batches(scheduler: Scheduler) -> None:

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from ...graph_import.handles import ModelRef
+from ...graph_import.handles import ModelKey, ModelRef
 from .node_state import NodeState
 from .profiles import CallProfile, Shape
 
@@ -40,11 +40,13 @@ class Loop:
 
     Args:
         num_calls: all its calls of that kind, with these patches and with others.
+        width: how many of them may run at once, as those of samplings side by side.
     """
 
     kind: LoopKind
     profile: CallProfile
     num_calls: int
+    width: int
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +56,7 @@ class LoopBook:
     _kinds: WeakValueDictionary[tuple[str, ModelRef], LoopKind] = field(
         default_factory=WeakValueDictionary
     )
+    _open: dict[ModelKey, dict[RequestState, int]] = field(default_factory=dict)
 
     def find(self, states: Iterable[NodeState]) -> Loop | None:
         """What takes most of a request's time, if it is more than one call."""
@@ -69,4 +72,22 @@ class LoopBook:
             return None
         _, op, model, profile = max(loops, key=itemgetter(0))
         kind = self._kinds.setdefault((op, model), LoopKind(op, model))
-        return Loop(kind, profile, profiles[profile])
+        depths = Counter(state.node.depth for state in states if state.profile is profile)
+        return Loop(kind, profile, profiles[profile], max(depths.values()))
+
+    def enter(self, request: RequestState, loop: Loop) -> None:
+        """A request has calls of its loop left to make, whether it has begun it or not."""
+        self._open.setdefault(loop.kind.model.key, {})[request] = loop.width
+
+    def leave(self, request: RequestState, loop: Loop) -> None:
+        """A request has made all calls of its loop, or is over."""
+        loop.kind.inside.pop(request, None)
+        key = loop.kind.model.key
+        widths = self._open.get(key, {})
+        widths.pop(request, None)
+        if not widths:
+            self._open.pop(key, None)
+
+    def widths(self) -> dict[ModelKey, int]:
+        """How many calls of loops that are not over may run at once, by the loops' models."""
+        return {key: sum(widths.values()) for key, widths in self._open.items()}

@@ -25,6 +25,7 @@ from .executors import Executors, ExecutorSlot
 from .node_state import NodeState
 from .profiles import Profiles, Shape
 from .replicas import Replicas
+from .shares import Shares
 from .switching import PatchTurns
 from .tensors import HeldValue
 
@@ -53,14 +54,14 @@ class Placer:
     replicas: Replicas
     profiles: Profiles
     turns: PatchTurns
-    max_batch: int
+    shares: Shares
 
     def place(
         self, group: ReadyGroup, idle: Sequence[ExecutorSlot], now_s: float
     ) -> tuple[ExecutorSlot, list[NodeState]] | None:
         """The next batch of the group and where to send it, or None: all its nodes wait.
 
-        `idle` is not empty. In strict mode a batch is one call (`max_batch` is 1) and may go
+        `idle` is not empty. In strict mode a batch is one call (`Shares.max_batch` is 1) and may go
         anywhere: results are the same wherever it runs.
         """
         placed = self._place(group, idle, now_s)
@@ -150,7 +151,9 @@ class Placer:
 
     def may_join(self, num_calls: int, shape: Shape, other: NodeState) -> bool:
         """Whether a ready node should make such a batch of its op and model larger by one."""
-        if num_calls >= self.max_batch or other.num_deaths:
+        if other.node.model is None or other.num_deaths:
+            return False
+        if num_calls >= self.shares.largest(other):
             return False
         if self.shape(other) != shape:
             return False
@@ -186,7 +189,7 @@ class Placer:
         return gather(
             group,
             first,
-            max_batch=self.max_batch,
+            max_batch=self.shares.largest(head),
             costs=self.costs(head, self.shape(head)),
             may_go_along=self.turns.may_go_along(group),
             num_standing_by=num_standing_by,

@@ -21,7 +21,7 @@ from .executors import ExecutorSlot, RunningCall
 from .growth import Growth
 from .loops import Loop, LoopBook
 from .node_state import NodeState, NodeStatus, Order, ValueId
-from .profiles import OpenWork, Profiles, Shape
+from .profiles import OpenWork, Profiles
 from .tensors import HeldValue, TensorBook
 
 STORY_LENGTH: Final = 40  # the last changes that an InvariantBroken tells of
@@ -103,6 +103,7 @@ class RequestState:
         self.growth.replace(graph.pending)
         self._leave_loop()
         self.loop = self.loops.find(self.nodes.values())
+        self._enter_loop()
         return new
 
     def has_begun(self, loop: Loop) -> bool:
@@ -163,8 +164,8 @@ class RequestState:
         del self.running[state.node.id]
         self.work.remove(state.profile)
         self.open_sinks.discard(state.node.id)
-        if self.loop is not None and self.loop.kind.has(state):
-            self._note_loop(self.loop, shape_of(state, self.values))
+        if self.loop is not None:
+            self._note_call(state, self.loop)
         for value_id in state.inputs:
             if value_id in self.values:
                 self.values[value_id].num_readers -= 1
@@ -172,15 +173,19 @@ class RequestState:
         for port, value in enumerate(outputs):
             self._store((state.node.id, port), value)
 
-    def _note_loop(self, loop: Loop, shape: Shape) -> None:
-        if self.work.count(loop.profile):
-            loop.kind.inside[self] = shape
-        else:
+    def _note_call(self, state: NodeState, loop: Loop) -> None:
+        if not self.work.count(loop.profile):
             self._leave_loop()
+        elif loop.kind.has(state):
+            loop.kind.inside[self] = shape_of(state, self.values)
+
+    def _enter_loop(self) -> None:
+        if self.loop is not None and self.work.count(self.loop.profile):
+            self.loops.enter(self, self.loop)
 
     def _leave_loop(self) -> None:
         if self.loop is not None:
-            self.loop.kind.inside.pop(self, None)
+            self.loops.leave(self, self.loop)
 
     def run_again(self, state: NodeState) -> None:
         """A running node was not finished where it ran."""
@@ -198,6 +203,7 @@ class RequestState:
         """A done node must run again; it is settled once all such nodes are reopened."""
         state.move(NodeStatus.WAITING)
         self.work.add(state.profile)
+        self._enter_loop()
         if state.node.id in self.sinks:
             self.open_sinks.add(state.node.id)
         for value_id in state.inputs:

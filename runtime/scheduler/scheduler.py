@@ -48,6 +48,7 @@ from .recovery import inputs_lost, lose_values, poisoned, reopen_producers, wron
 from .replicas import Replicas
 from .request_state import Ending, RequestState
 from .sending import Sender
+from .shares import Shares
 from .switching import PatchTurns
 from .tensors import TensorBook
 from .views import ExecutorState, NodeView
@@ -87,7 +88,8 @@ class Scheduler:
         self._endings = Endings(self.requests, self.executors, self._actions)
         max_batch = 1 if config.is_strict else config.max_batch
         turns = PatchTurns(self.ready, self.executors, self.replicas, self.profiles)
-        placer = Placer(self.executors, self.replicas, self.profiles, turns, max_batch)
+        shares = Shares(self.executors, self.replicas, self.loops, max_batch)
+        placer = Placer(self.executors, self.replicas, self.profiles, turns, shares)
         self._deferred = DeferredInputs(self.executors, self._actions)
         self._sender = Sender(self.replicas, self._actions)
         catching_up = CatchingUp(self.ready, self.executors, placer)

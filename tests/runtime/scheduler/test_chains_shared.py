@@ -13,6 +13,7 @@ from nodeloom.graph_import.handles import Role
 from nodeloom.graph_import.ir import Graph
 from nodeloom.graph_import.types import LATENT, MASK, SAMPLER_STATE
 from nodeloom.runtime.scheduler.actions import AnyAction
+from nodeloom.runtime.scheduler.batch_costs import RECENT
 from nodeloom.runtime.scheduler.invariants import check_scheduler
 from nodeloom.runtime.scheduler.scheduler import SchedulerConfig
 
@@ -54,7 +55,7 @@ def test_two_loops_of_one_request_go_on_together(plant: Plant) -> None:
 
 
 def test_a_chain_of_batches_ends_when_they_are_found_not_to_pay(plant: Plant) -> None:
-    shared(plant, num_steps=9)
+    shared(plant, num_steps=2 * RECENT)
     assert recalled(plant, plant.report("gpu0", run_s=0.1)) == []
     actions: list[AnyAction] = []
     while not recalled(plant, actions):
