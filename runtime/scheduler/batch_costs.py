@@ -7,7 +7,6 @@ Source: LegoDiffusion (arXiv 2604.08123), section 5.1 (profiled B_max); the tria
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
@@ -15,8 +14,7 @@ from itertools import takewhile
 from typing import Final
 
 MIN_GAIN: Final = 0.02  # of a call's seconds in half the batch; less is not worth a larger one
-NEAR_BEST: Final = 1.02  # a smaller batch that is nearly as cheap is taken: it ends sooner
-TRIALS: Final = 2  # the first batch of a size also pays for what the libraries prepare for it
+NEAR_BEST: Final = 1.01  # if all calls are nearly as cheap, the smaller batch: it ends sooner
 TRIED: Final = (2, 4, 8, 16, 32, 64)
 RECENT: Final = 16  # of whose seconds the least count
 TRY_AGAIN_AFTER: Final = 32  # batches: sizes measured at different times hardly compare
@@ -24,22 +22,22 @@ TRY_AGAIN_AFTER: Final = 32  # batches: sizes measured at different times hardly
 
 @dataclass(slots=True)
 class _Measured:
-    """Batches of one size: what the last ones took, but for the first of all.
+    """Batches of one size: what the last ones took, but for the first of each process.
 
-    What else goes on in a machine only makes a batch slower, and for a while: so the least of
-    several seconds are its own, and those of two sizes compare.
+    That one also pays for what libraries prepare for a size. What else goes on in a machine only
+    makes a batch slower, and for a while: so the least of several seconds are its own, and those of
+    two sizes compare.
     """
 
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    num_trials: int = 0
+    prepared: set[str] = field(default_factory=set)  # incarnations of executors
     last_at: int = 0
 
-    def learn(self, seconds_s: float, at: int) -> None:
-        if self.num_trials < TRIALS:
-            self.recent.clear()  # of the trials the last one counts
-        self.recent.append(seconds_s)
-        self.num_trials += 1
+    def learn(self, seconds_s: float, incarnation: str, at: int) -> None:
         self.last_at = at
+        if incarnation in self.prepared:
+            self.recent.append(seconds_s)
+        self.prepared.add(incarnation)
 
     @property
     def seconds_s(self) -> float:
@@ -54,11 +52,11 @@ class BatchCosts:
     _num_batches: int = 0
     _answers: dict[int, int] = field(default_factory=dict)  # best sizes, until the next batch
 
-    def learn(self, size: int, seconds_s: float) -> None:
-        """A batch of `size` calls took so long."""
+    def learn(self, size: int, seconds_s: float, incarnation: str) -> None:
+        """A batch of `size` calls took an executor so long."""
         self._num_batches += 1
         self._answers.clear()
-        self._sizes.setdefault(size, _Measured()).learn(seconds_s, self._num_batches)
+        self._sizes.setdefault(size, _Measured()).learn(seconds_s, incarnation, self._num_batches)
 
     def seconds_s(self, size: int) -> float | None:
         """Of a batch of `size` calls: measured, or on the line through the two nearest sizes.
@@ -95,13 +93,8 @@ class BatchCosts:
         # Up to the next size that would be tried, one may go by the line.
         limit = min(limit, max([2 * largest - 1, *known]))
         sizes = range(1, limit + 1)
-        costs = {n: cost / n for n in sizes if (cost := self.seconds_s(n)) is not None}
-        if not costs:
-            return largest
-        least = min(costs.values())
-        if least > (1 - MIN_GAIN) * costs.get(1, math.inf):
-            return 1
-        return next(n for n, cost in costs.items() if cost <= NEAR_BEST * least)
+        costs = {n: cost_s for n in sizes if (cost_s := self.seconds_s(n)) is not None}
+        return _first_of_cheapest(num_ready, costs) if 1 in costs else largest
 
     def _pays(self, size: int, *, than: int) -> bool:
         smaller, larger = self.seconds_s(than), self.seconds_s(size)
@@ -111,9 +104,19 @@ class BatchCosts:
 
     def _is_known(self, size: int) -> bool:
         measured = self._sizes.get(size)
-        if measured is None or measured.num_trials < TRIALS:
+        if measured is None or not measured.recent:
             return False
         return size == 1 or not self._is_stale(measured)
 
     def _is_stale(self, measured: _Measured) -> bool:
         return self._num_batches - measured.last_at > TRY_AGAIN_AFTER
+
+
+def _first_of_cheapest(num_calls: int, costs: dict[int, float]) -> int:
+    """The first batch of the cheapest way to make so many calls, by the seconds of each size."""
+    totals_s = [0.0]  # for the first calls, at best
+    for num_made in range(1, num_calls + 1):
+        ways = (cost_s + totals_s[num_made - n] for n, cost_s in costs.items() if n <= num_made)
+        totals_s.append(min(ways))
+    limit_s = NEAR_BEST * totals_s[num_calls]
+    return next(n for n, cost_s in costs.items() if cost_s + totals_s[num_calls - n] <= limit_s)

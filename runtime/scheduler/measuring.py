@@ -29,4 +29,4 @@ def learn(profiles: Profiles, batch: RunningBatch, event: BatchReported) -> None
     batch.calls[0].state.profile.learn(calls_s / size)
     key = None if batch.model is None else batch.model.key
     worked_s = calls_s if event.worked_s is None else event.worked_s
-    profiles.batches(batch.op, key, batch.shape).learn(size, worked_s)
+    profiles.batches(batch.op, key, batch.shape).learn(size, worked_s, event.incarnation)

@@ -11,7 +11,6 @@ from nodeloom.graph_import.handles import ModelRef, Role
 from nodeloom.graph_import.ir import Graph, Node
 from nodeloom.graph_import.types import CONDITIONING, IMAGE, RESIDUALS, SAMPLER_STATE
 from nodeloom.runtime.ids import ExecutorId
-from nodeloom.runtime.scheduler.batch_costs import TRIALS
 
 STATE_SHAPE = (SHAPE,)  # what a step of `sampled` reads
 
@@ -70,8 +69,8 @@ def teach(
     """Batches of so many calls were measured to take so many seconds."""
     profile = plant.scheduler.profiles.batches(op, ref.key, shape)
     for size, seconds_s in costs.items():
-        for _ in range(TRIALS):
-            profile.learn(size, seconds_s)
+        for _ in range(2):  # the first one says nothing
+            profile.learn(size, seconds_s, "elsewhere")
 
 
 def sent(plant: Plant, name: str) -> list[str]:

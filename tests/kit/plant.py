@@ -43,7 +43,6 @@ from nodeloom.runtime.scheduler.actions import (
     SendBatch,
     SweepCheckpoints,
 )
-from nodeloom.runtime.scheduler.batch_costs import TRIALS
 from nodeloom.runtime.scheduler.events import (
     AnyEvent,
     BatchReported,
@@ -179,8 +178,8 @@ class Plant:
         """Such batches of calls without inputs were measured: they take little more than one."""
         costs = self.scheduler.profiles.batches(op, ref.key, ())
         for size in (1, *sizes):
-            for _ in range(TRIALS):
-                costs.learn(size, 0.1 + 0.001 * size)
+            for _ in range(2):  # the first one says nothing
+                costs.learn(size, 0.1 + 0.001 * size, "elsewhere")
 
     def fetch(self, name: str) -> None:
         """The executor fetches its batch's inputs from the others, as far as they have them."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from nodeloom.runtime.scheduler.batch_costs import RECENT, TRIALS, TRY_AGAIN_AFTER, BatchCosts
+from nodeloom.runtime.scheduler.batch_costs import RECENT, TRY_AGAIN_AFTER, BatchCosts
+
+HERE = "a process"
+TRIALS = 2  # batches of a size by one process, until it is known
 
 
 def measured(**seconds_s: float) -> BatchCosts:
@@ -18,7 +21,7 @@ def measured(**seconds_s: float) -> BatchCosts:
 
 def learn(costs: BatchCosts, size: int, seconds_s: float, *, times: int = TRIALS) -> None:
     for _ in range(times):
-        costs.learn(size, seconds_s)
+        costs.learn(size, seconds_s, HERE)
 
 
 def test_where_nothing_is_known_a_pair_is_tried() -> None:
@@ -27,16 +30,18 @@ def test_where_nothing_is_known_a_pair_is_tried() -> None:
 
 def test_a_trial_is_repeated_until_it_has_been_measured_twice() -> None:
     costs = measured(s1=0.1)
-    costs.learn(2, 9.0)
+    costs.learn(2, 9.0, HERE)
     assert costs.best_size(8) == 2
-    costs.learn(2, 9.0)
+    costs.learn(2, 9.0, HERE)
     assert costs.best_size(8) == 1
 
 
-def test_what_the_first_batch_of_a_size_took_is_forgotten() -> None:
+def test_what_the_first_batch_of_a_size_took_a_process_is_forgotten() -> None:
     costs = measured(s1=0.1)
-    costs.learn(2, 9.0)
-    costs.learn(2, 0.12)
+    for process in (HERE, "another process", "a third one"):
+        costs.learn(2, 9.0, process)
+        assert costs.seconds_s(2) is None
+    costs.learn(2, 0.12, "another process")
     assert costs.seconds_s(2) == pytest.approx(0.12)
 
 
@@ -113,6 +118,13 @@ def test_among_equally_cheap_sizes_the_smallest_is_taken() -> None:
     assert measured(s1=0.1, s2=0.1, s4=0.198).best_size(4) == 2
 
 
+def test_what_is_ready_goes_in_the_batches_that_take_least_together() -> None:
+    # Two and one take longer than three at once, though a pair takes no more by the call.
+    assert measured(s1=0.1, s2=0.19, s3=0.285).best_size(3) == 3
+    # Three and two at once are nearly as cheap as five, and the first ones end sooner.
+    assert measured(s1=0.1, s2=0.15, s3=0.2, s4=0.29).best_size(5) == 2
+
+
 def test_a_size_that_was_not_run_for_long_is_tried_again() -> None:
     costs = measured(s1=0.1, s2=0.3)
     learn(costs, 1, 0.1, times=TRY_AGAIN_AFTER)
@@ -159,8 +171,8 @@ def test_an_answer_holds_until_the_next_batch_is_measured() -> None:
 def test_in_the_long_run_the_cheapest_size_is_found(law: Callable[[int], float]) -> None:
     costs = BatchCosts()
     for _ in range(4 * TRIALS):
-        costs.learn(costs.best_size(8), law(costs.best_size(8)))
-        costs.learn(1, law(1))
+        costs.learn(costs.best_size(8), law(costs.best_size(8)), HERE)
+        costs.learn(1, law(1), HERE)
     best_s = min(law(n) / n for n in range(1, 9))
     size = costs.best_size(8)
     assert law(size) / size <= 1.05 * best_s
