@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
-MIN_GAIN: Final = 0.02  # of a call's seconds in half the batch; less is not worth a larger one
+MIN_GAIN: Final = 0.01  # of a call's seconds in half the batch, by each call: each delays the first
 NEAR_BEST: Final = 1.01  # if all calls are nearly as cheap, the smaller batch: it ends sooner
 TRIED: Final = (2, 4, 8, 16, 32, 64)
 RECENT: Final = 16  # of whose seconds the least count
@@ -100,7 +100,7 @@ class BatchCosts:
         smaller, larger = self.seconds_s(than), self.seconds_s(size)
         if smaller is None or larger is None:
             return True
-        return larger / size <= (1 - MIN_GAIN) * smaller / than
+        return larger / size <= (1 - MIN_GAIN * size) * smaller / than
 
     def _is_known(self, size: int) -> bool:
         measured = self._sizes.get(size)
