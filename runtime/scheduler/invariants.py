@@ -100,7 +100,7 @@ def _check_loops(scheduler: Scheduler) -> None:
         loop = request.loop
         if request.ending is None and loop is not None and request.work.count(loop.profile):
             widths[loop.kind.model.key] += loop.width
-    _require(scheduler.loops.widths() == widths, "requests in loops")
+    _require(scheduler.loops.widths == widths, "requests in loops")
 
 
 def _check_batches(scheduler: Scheduler) -> None:

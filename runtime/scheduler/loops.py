@@ -51,12 +51,17 @@ class Loop:
 
 @dataclass(slots=True, eq=False)
 class LoopBook:
-    """The kinds of loops of live requests. Clients choose patches: others are forgotten."""
+    """The kinds of loops of live requests. Clients choose patches: others are forgotten.
 
+    Args:
+        widths: how many calls of loops that are not over may run at once, by the loops' models.
+    """
+
+    widths: dict[ModelKey, int] = field(default_factory=dict)
     _kinds: WeakValueDictionary[tuple[str, ModelRef], LoopKind] = field(
         default_factory=WeakValueDictionary
     )
-    _open: dict[ModelKey, dict[RequestState, int]] = field(default_factory=dict)
+    _open: set[RequestState] = field(default_factory=set)
 
     def find(self, states: Iterable[NodeState]) -> Loop | None:
         """What takes most of a request's time, if it is more than one call."""
@@ -77,17 +82,17 @@ class LoopBook:
 
     def enter(self, request: RequestState, loop: Loop) -> None:
         """A request has calls of its loop left to make, whether it has begun it or not."""
-        self._open.setdefault(loop.kind.model.key, {})[request] = loop.width
+        key = loop.kind.model.key
+        if request not in self._open:
+            self._open.add(request)
+            self.widths[key] = self.widths.get(key, 0) + loop.width
 
     def leave(self, request: RequestState, loop: Loop) -> None:
         """A request has made all calls of its loop, or is over."""
         loop.kind.inside.pop(request, None)
         key = loop.kind.model.key
-        widths = self._open.get(key, {})
-        widths.pop(request, None)
-        if not widths:
-            self._open.pop(key, None)
-
-    def widths(self) -> dict[ModelKey, int]:
-        """How many calls of loops that are not over may run at once, by the loops' models."""
-        return {key: sum(widths.values()) for key, widths in self._open.items()}
+        if request in self._open:
+            self._open.remove(request)
+            self.widths[key] -= loop.width
+            if not self.widths[key]:
+                del self.widths[key]

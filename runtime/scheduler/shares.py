@@ -48,7 +48,7 @@ class Shares:
             return self.max_batch
         num_calls = sum(
             width
-            for key, width in self.loops.widths().items()
+            for key, width in self.loops.widths.items()
             if any(self.replicas.has(executor, key) for executor in homes)
         )
         return min(self.max_batch, max(1, num_calls - (len(homes) - 1)))

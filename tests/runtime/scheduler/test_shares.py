@@ -129,7 +129,7 @@ def test_a_request_that_ends_is_not_counted_any_more(plant: Plant) -> None:
     hold(plant, "gpu0", "gpu1")
     arrive(plant, "a", "b", "c")
     plant.cancel("c")
-    assert plant.scheduler.loops.widths() == {DENOISER.key: 2}
+    assert plant.scheduler.loops.widths == {DENOISER.key: 2}
     assert sends(plant.report("gpu0")) == [("gpu0", ["a/s0"])]
     plant.run_all()
-    assert plant.scheduler.loops.widths() == {}
+    assert plant.scheduler.loops.widths == {}
