@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
-MIN_GAIN: Final = 0.01  # of a call's seconds in half the batch, by each call: each delays the first
+MIN_GAIN: Final = 0.005  # of a call in half the batch, by each call: each delays the first
 NEAR_BEST: Final = 1.01  # if all calls are nearly as cheap, the smaller batch: it ends sooner
 TRIED: Final = (2, 4, 8, 16, 32, 64)
 RECENT: Final = 16  # of whose seconds the least count
-TRY_AGAIN_AFTER: Final = 32  # batches: sizes measured at different times hardly compare
+TRY_AGAIN_AFTER: Final = 16  # batches: sizes measured at different times hardly compare
 
 
 @dataclass(slots=True)
@@ -82,18 +82,24 @@ class BatchCosts:
     def _best_size(self, num_ready: int) -> int:
         known = [n for n in self._sizes if self._is_known(n)]
         largest, limit = 1, num_ready
+        too_dear = set()
         for size in takewhile(lambda size: size <= num_ready, TRIED):
-            if size in known:
-                if not self._pays(size, than=largest):
-                    limit = size - 1
-                    break
+            if size in known and self._pays(size, than=largest):
                 largest = size
-            elif size > max(known, default=0):
+            elif size in known:
+                too_dear.add(size)
+                limit = min(limit, size - 1)
+            elif limit >= size > max(known, default=0):
                 return size  # a trial
         # Up to the next size that would be tried, one may go by the line.
         limit = min(limit, max([2 * largest - 1, *known]))
-        sizes = range(1, limit + 1)
-        costs = {n: cost_s for n in sizes if (cost_s := self.seconds_s(n)) is not None}
+        costs = {
+            n: cost_s
+            for n in range(1, num_ready + 1)
+            if (n <= limit or n in known)
+            and n not in too_dear
+            and (cost_s := self.seconds_s(n)) is not None
+        }
         return _first_of_cheapest(num_ready, costs) if 1 in costs else largest
 
     def _pays(self, size: int, *, than: int) -> bool:
