@@ -151,13 +151,13 @@ class Placer:
 
     def may_join(self, num_calls: int, shape: Shape, other: NodeState) -> bool:
         """Whether a ready node should make such a batch of its op and model larger by one."""
-        if other.node.model is None or other.num_deaths:
-            return False
-        if num_calls >= self.shares.largest(other):
+        if other.num_deaths:
             return False
         if self.shape(other) != shape:
             return False
-        return self.costs(other, shape).best_size(num_calls + 1) > num_calls
+        if self.costs(other, shape).best_size(num_calls + 1) <= num_calls:
+            return False
+        return num_calls < self.shares.largest(other)
 
     def _first_to_load(self, group: ReadyGroup, key: ModelKey, now_s: float) -> int | None:
         """Index of the first node that is better off where the model must be loaded first.

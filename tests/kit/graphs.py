@@ -102,6 +102,22 @@ def chain(length: int, ref: ModelRef | None, op: str = "denoise") -> Graph:
     return graph(*nodes)
 
 
+def side_by_side(lanes: str, length: int, ref: ModelRef) -> Graph:
+    """`x0` -> `x1` -> ..., `y0` -> `y1` -> ...: several such chains in one request."""
+    nodes = [
+        node(
+            f"{lane}{i}",
+            "denoise",
+            ref=ref,
+            reads=[f"{lane}{i - 1}"] if i else [],
+            gives=[SAMPLER_STATE],
+        )
+        for lane in lanes
+        for i in range(length)
+    ]
+    return graph(*nodes)
+
+
 def text_to_image(num_steps: int, name: str = "sd15.safetensors") -> Graph:
     """What a text-to-image prompt lowers to: 6 + `num_steps` nodes and three models."""
     text_encoder = model(name, Role.TEXT_ENCODER, size_bytes=250 * 10**6)

@@ -10,6 +10,7 @@ from kit.loops import COSTS_THE_SAME, PAYS, order_of_work, sampled, teach
 from kit.plant import Plant
 from nodeloom.graph_import.handles import Role
 from nodeloom.graph_import.types import SAMPLER_STATE
+from nodeloom.runtime.ids import ExecutorId
 from nodeloom.runtime.scheduler.scheduler import SchedulerConfig
 
 DENOISER = model("m", size_bytes=10**6)
@@ -71,6 +72,27 @@ def test_no_more_catch_up_than_may_share_a_batch() -> None:
     begun = [batch for batch in order[:first] if batch.endswith("/begin")]
     assert begun == ["b0/begin", "b1/begin", "b2/begin"]
     assert order[first] == "a/s1 b0/s0 b1/s0 b2/s0"
+
+
+def test_nobody_catches_up_whom_another_executor_should_take(plant: Plant) -> None:
+    own, others = patched(DENOISER, "a"), patched(DENOISER, "b")
+    plant.join("gpu0")
+    plant.arrive("warm", sampled(2, own, text=TEXT), number=-9.0)
+    plant.run_all()
+    plant.join("gpu1")
+    for number, ref in enumerate((own, others)):
+        plant.arrive(f"warm{number}", chain(40, ref), number=number - 9.0)
+    plant.run_all()
+    table = [plant.workers[ExecutorId(name)].resident[DENOISER.key] for name in ("gpu0", "gpu1")]
+    assert table == [own.patches, others.patches]
+    teach(plant, DENOISER, PAYS)
+    plant.arrive("hold0", chain(1, None), number=-2.0)
+    plant.arrive("hold1", chain(1, None), number=-1.0)  # for long
+    plant.arrive("a", sampled(9, own, text=TEXT))
+    while plant.running("gpu0") != ["a/s0"]:
+        plant.report("gpu0")
+    plant.arrive("b", sampled(9, own, text=TEXT), number=1.0)
+    assert order_of_work(plant, "gpu0")[:3] == ["a/s0", "a/s1", "a/s2"]
 
 
 def test_a_node_that_takes_long_beside_what_is_left_to_share_does_not_go_first(

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from kit.chains import DENOISER, recalled, shared, warm
-from kit.graphs import chain, graph, model, node
+from kit.graphs import chain, graph, model, node, side_by_side
 from kit.loops import COSTS_THE_SAME, order_of_work, sampled, sent, teach
 from kit.plant import Plant
 from nodeloom.graph_import.handles import Role
 from nodeloom.graph_import.ir import Graph
-from nodeloom.graph_import.types import LATENT, MASK, SAMPLER_STATE
+from nodeloom.graph_import.types import LATENT, MASK
 from nodeloom.runtime.scheduler.actions import AnyAction
 from nodeloom.runtime.scheduler.batch_costs import RECENT
 from nodeloom.runtime.scheduler.invariants import check_scheduler
@@ -39,18 +39,7 @@ def test_requests_that_share_a_batch_go_on_together(plant: Plant) -> None:
 
 def test_two_loops_of_one_request_go_on_together(plant: Plant) -> None:
     warm(plant, "gpu0")
-    nodes = [
-        node(
-            f"{k}{i}",
-            "denoise",
-            ref=DENOISER,
-            reads=[f"{k}{i - 1}"] if i else [],
-            gives=[SAMPLER_STATE],
-        )
-        for k in "xy"
-        for i in range(4)
-    ]
-    plant.arrive("a", graph(*nodes))
+    plant.arrive("a", side_by_side("xy", 4, DENOISER))
     assert order_of_work(plant, "gpu0") == [f"a/x{i} a/y{i}" for i in range(4)]
 
 
@@ -65,6 +54,33 @@ def test_a_chain_of_batches_ends_when_they_are_found_not_to_pay(plant: Plant) ->
     order = order_of_work(plant, "gpu0")
     assert len(order) >= 2
     assert not any(" " in batch for batch in order)
+
+
+def test_a_chain_of_batches_ends_before_the_other_executor_has_nothing_to_do(plant: Plant) -> None:
+    warm(plant, "gpu0", "gpu1")
+    plant.arrive("hold", chain(1, None), number=-2.0)
+    plant.arrive("short", sampled(2, DENOISER, vae=VAE), number=-1.0)
+    plant.arrive("a", chain(9, DENOISER))
+    plant.arrive("b", chain(9, DENOISER))
+    plant.report("gpu0")
+    assert sent(plant, "gpu0")[:2] == ["a/s0 b/s0", "a/s1 b/s1"]
+    back: list[str] = []
+    while not back:
+        back = [name for name in recalled(plant, plant.report("gpu1")) if " " in name]
+    assert plant.running("gpu1")[0].startswith("short/")  # it still works for that one
+    assert back[0] == "a/s1 b/s1"
+
+
+def test_a_chain_goes_on_beside_a_request_that_is_left_to_another_executor(plant: Plant) -> None:
+    warm(plant, "gpu0", "gpu1")
+    plant.arrive("hold0", chain(1, None), number=-2.0)
+    plant.arrive("hold1", chain(1, None), number=-1.0)
+    plant.arrive("a", chain(9, DENOISER))
+    plant.report("gpu0")
+    assert sent(plant, "gpu0")[:2] == ["a/s0", "a/s1"]
+    assert recalled(plant, plant.arrive("b", chain(9, DENOISER), number=1.0)) == []
+    plant.report("gpu1")
+    assert sent(plant, "gpu1")[:2] == ["b/s0", "b/s1"]
 
 
 def test_what_was_not_measured_to_pay_is_not_shared_because_the_steps_were(plant: Plant) -> None:

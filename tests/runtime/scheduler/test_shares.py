@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from kit.chains import DENOISER, warm
-from kit.graphs import chain, graph, model, node
+from kit.graphs import chain, model, side_by_side
 from kit.loops import teach
 from kit.plant import Plant, sends
-from nodeloom.graph_import.ir import Graph
-from nodeloom.graph_import.types import SAMPLER_STATE
 from nodeloom.runtime.scheduler.actions import AnyAction
 from nodeloom.runtime.scheduler.invariants import check_scheduler
 
@@ -39,23 +37,6 @@ def hold(plant: Plant, *executors: str) -> None:
     """Each executor runs something else and is free with its next report."""
     for index, name in enumerate(executors):
         plant.arrive(f"hold-{name}", chain(1, None), number=-9.0 + index)
-
-
-def side_by_side(width: int, num_steps: int = 3) -> Graph:
-    """One request that samples several pictures at once."""
-    return graph(
-        *(
-            node(
-                f"{lane}-{step}",
-                "denoise",
-                ref=DENOISER,
-                reads=[f"{lane}-{step - 1}"] if step else [],
-                gives=[SAMPLER_STATE],
-            )
-            for lane in range(width)
-            for step in range(num_steps)
-        )
-    )
 
 
 def test_two_requests_are_not_one_batch_where_two_executors_could_run_them(plant: Plant) -> None:
@@ -114,8 +95,8 @@ def test_a_loop_on_another_model_keeps_an_executor_busy_that_has_both(plant: Pla
 
 def test_samplings_side_by_side_in_one_request_count_each(plant: Plant) -> None:
     hold(plant, "gpu0", "gpu1")
-    plant.arrive("a", side_by_side(4))
-    assert sends(plant.report("gpu0")) == [("gpu0", ["a/0-0", "a/1-0", "a/2-0"])]
+    plant.arrive("a", side_by_side("wxyz", 3, DENOISER))
+    assert sends(plant.report("gpu0")) == [("gpu0", ["a/w0", "a/x0", "a/y0"])]
 
 
 def test_what_is_called_once_is_batched_as_it_pays(plant: Plant) -> None:
